@@ -1,0 +1,3 @@
+#!/bin/sh
+# dry-activate TOPLEVEL: nothing here has anything to announce.
+exit 0
