@@ -1,0 +1,248 @@
+package flake
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/deploy-ssh/deploy-ssh/internal/child"
+	"github.com/deploy-ssh/deploy-ssh/internal/nearest"
+	"github.com/deploy-ssh/deploy-ssh/internal/schema"
+	"github.com/deploy-ssh/deploy-ssh/internal/settings"
+)
+
+// Evaluator evaluates node maps.
+type Evaluator struct {
+	Runner child.Runner
+	// Limit bounds one evaluation as a whole; 0 means [EvaluationLimit].
+	Limit time.Duration
+}
+
+// Evaluate returns the node map with the systems of the selected nodes.
+// Nothing is built, and systems of other nodes are not evaluated.
+//
+// All nodes are evaluated together. Where that fails, or a node throws, the
+// nodes concerned are evaluated one by one, and those that don't evaluate
+// carry their EvalError. The error is a [*MapError] when there is no usable
+// map; it wraps the context's error when that ended first.
+func (e Evaluator) Evaluate(ctx context.Context, r Request) (Map, error) {
+	limit := e.Limit
+	if limit == 0 {
+		limit = EvaluationLimit
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("evaluation took longer than %v", limit))
+	defer cancel()
+	if r.Ref == "" || strings.HasPrefix(r.Ref, "-") {
+		return Map{}, &MapError{Ref: r.Ref, Cause: fmt.Errorf("%q is no flake reference; wanted one such as .#nodes", r.Ref)}
+	}
+	doc, err := e.ask(ctx, r, forceCaught)
+	var stopped *child.Error
+	if errors.As(err, &stopped) && stopped.Cause == nil {
+		// abort and type errors end the evaluation of everything: see whether
+		// the map stands without its systems.
+		doc, err = e.ask(ctx, r, forceNone)
+		for i := range doc.Nodes {
+			doc.Nodes[i].EvalFailed = doc.Nodes[i].Selected
+		}
+	}
+	if err != nil {
+		return Map{}, e.explain(ctx, r, err)
+	}
+	m := Map{Ref: r.Ref, Ordered: doc.Ordered, Defaults: doc.Defaults.SSH}
+	bad := &MapError{Ref: r.Ref}
+	for _, n := range doc.Nodes {
+		node := n.node()
+		if n.EvalFailed {
+			var unusable *MapError
+			node, err = e.alone(ctx, r, node)
+			if errors.As(err, &unusable) && unusable.Cause == nil {
+				bad.Problems = append(bad.Problems, unusable.Problems...)
+			} else if err != nil {
+				return Map{}, err
+			}
+		}
+		m.Nodes = append(m.Nodes, node)
+	}
+	if len(bad.Problems) > 0 {
+		return Map{}, bad
+	}
+	return m, nil
+}
+
+// alone evaluates one node so that Nix says what is wrong with it.
+func (e Evaluator) alone(ctx context.Context, r Request, node Node) (Node, error) {
+	r.Include, r.Exclude = []Selector{exactly(node.Name)}, nil
+	doc, err := e.ask(ctx, r, forceStrict)
+	var failed *child.Error
+	if errors.As(err, &failed) && failed.Cause == nil {
+		node.EvalError = words(failed)
+		return node, nil
+	}
+	if err != nil {
+		return node, err
+	}
+	for _, n := range doc.Nodes {
+		if n.Name == node.Name {
+			return n.node(), nil
+		}
+	}
+	return node, &MapError{Ref: r.Ref, Cause: fmt.Errorf("the node %s was gone when evaluated again", node.Name)}
+}
+
+// ask runs Nix once and returns what it answered, checked.
+// The error is a [*MapError]; its cause is a [*child.Error] when Nix failed.
+func (e Evaluator) ask(ctx context.Context, r Request, toplevels string) (document, error) {
+	args := append([]string{"eval", "--json"}, features...)
+	args = append(args, r.flags()...)
+	args = append(args, "--apply", expression(toplevels, r.Include, r.Exclude), r.Ref)
+	args = append(args, r.Args...)
+	result, err := e.Runner.Run(ctx, child.Command{Name: "nix", Args: args, Stderr: r.Stderr, Subject: "nix eval"})
+	if err != nil {
+		// What there is on standard output may be half of the answer.
+		return document{}, &MapError{Ref: r.Ref, Cause: err}
+	}
+	return decode(r.Ref, result.Stdout)
+}
+
+func (r Request) flags() []string {
+	var args []string
+	if r.Impure {
+		args = append(args, "--impure")
+	}
+	if r.ShowTrace {
+		args = append(args, "--show-trace")
+	}
+	for _, o := range r.Options {
+		args = append(args, "--option", o[0], o[1])
+	}
+	return args
+}
+
+// document is the contract; its shape is in nix/schema.json.
+type document struct {
+	Ordered  bool
+	Defaults struct{ SSH settings.SSH }
+	Nodes    []documentNode
+	Problems []struct{ Path, Text string }
+	// Unmatched are the selectors that match no node.
+	Unmatched []string
+}
+
+type documentNode struct {
+	Name       string
+	Host       string
+	Tags       []string
+	SSH        settings.SSH
+	Selected   bool
+	Toplevel   string
+	DrvPath    string
+	System     string
+	EvalFailed bool
+}
+
+func (n documentNode) node() Node {
+	return Node{
+		Name: n.Name, Host: n.Host, Tags: n.Tags, SSH: n.SSH, Selected: n.Selected,
+		Toplevel: n.Toplevel, DrvPath: n.DrvPath, System: n.System,
+	}
+}
+
+// decode checks the answer of Nix and reads it. All that is wrong with the
+// map is in one error.
+func decode(ref string, answer []byte) (document, error) {
+	found, err := schema.Check(schema.Contract, answer)
+	if err != nil {
+		return document{}, &MapError{Ref: ref, Cause: fmt.Errorf("the answer of nix eval: %w", err)}
+	}
+	var names struct {
+		Nodes []struct{ Name string }
+	}
+	// A wrong shape elsewhere is among the problems found already.
+	_ = json.Unmarshal(answer, &names)
+	var list []string
+	for i := range found {
+		found[i].Path = namedPath(found[i].Path, func(i int) string {
+			if i < len(names.Nodes) {
+				return names.Nodes[i].Name
+			}
+			return ""
+		})
+	}
+	for _, n := range names.Nodes {
+		list = append(list, n.Name)
+	}
+	problems := settings.Problems(ref, found)
+	var doc document
+	if len(found) == 0 {
+		if err := json.Unmarshal(answer, &doc); err != nil {
+			return document{}, &MapError{Ref: ref, Cause: fmt.Errorf("the answer of nix eval: %w", err)}
+		}
+	} else {
+		var partial struct {
+			Problems []struct{ Path, Text string }
+		}
+		_ = json.Unmarshal(answer, &partial)
+		doc.Problems = partial.Problems
+	}
+	for _, p := range doc.Problems {
+		problems = append(problems, settings.Problem{Source: ref, Path: p.Path, Text: p.Text})
+	}
+	for _, selector := range doc.Unmatched {
+		hint := nearest.Hint(selector, list)
+		problems = append(problems, settings.Problem{Source: ref, Text: fmt.Sprintf("%q selects no node%s", selector, hint)})
+	}
+	if len(problems) > 0 {
+		return document{}, &MapError{Ref: ref, Problems: problems}
+	}
+	return doc, nil
+}
+
+// namedPath puts the node's name in the place of its index.
+func namedPath(path []string, name func(int) string) []string {
+	if len(path) < 2 || path[0] != "nodes" {
+		return path
+	}
+	var i int
+	if _, err := fmt.Sscanf(path[1], "%d", &i); err != nil || name(i) == "" {
+		return path
+	}
+	named := append([]string{}, path...)
+	named[1] = name(i)
+	return named
+}
+
+var candidates = regexp.MustCompile(`^packages\.`)
+
+// explain adds to "no node map here" which attribute Nix took: for .#nodes it
+// looks at packages.SYSTEM.nodes and legacyPackages.SYSTEM.nodes first.
+func (e Evaluator) explain(ctx context.Context, r Request, err error) error {
+	var bad *MapError
+	if !errors.As(err, &bad) || len(bad.Problems) == 0 || bad.Problems[0].Path != "" {
+		return err
+	}
+	flake, attribute, found := strings.Cut(r.Ref, "#")
+	if !found || attribute == "" || candidates.MatchString(attribute) {
+		return err
+	}
+	result, failed := e.Runner.Run(ctx, child.Command{
+		Name: "nix", Subject: "nix eval",
+		Args: append(append([]string{"eval", "--raw", "--impure"}, features...), "--expr", "builtins.currentSystem"),
+	})
+	if failed != nil {
+		return err
+	}
+	for _, prefix := range []string{"packages.", "legacyPackages."} {
+		taken := prefix + strings.TrimSpace(string(result.Stdout)) + "." + attribute
+		args := append(append([]string{"eval", "--json"}, features...), r.flags()...)
+		args = append(append(args, "--apply", "_: true", flake+"#"+taken), r.Args...)
+		if _, failed := e.Runner.Run(ctx, child.Command{Name: "nix", Args: args, Subject: "nix eval"}); failed == nil {
+			bad.Problems[0].Text = fmt.Sprintf("Nix took %s: %s", taken, bad.Problems[0].Text)
+			return bad
+		}
+	}
+	return err
+}

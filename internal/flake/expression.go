@@ -1,0 +1,52 @@
+package flake
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/deploy-ssh/deploy-ssh/nix"
+)
+
+// The ways to treat toplevels; see the head of nix/contract.nix.
+const (
+	forceNone   = "none"
+	forceCaught = "caught"
+	forceStrict = "strict"
+)
+
+// expression is the text for --apply.
+func expression(toplevels string, include, exclude []Selector) string {
+	included := "null"
+	if include != nil {
+		included = nixSelectors(include)
+	}
+	return fmt.Sprintf("(%s) {\n  toplevels = %s;\n  include = %s;\n  exclude = %s;\n}",
+		nix.Contract, nixString(toplevels), included, nixSelectors(exclude))
+}
+
+func nixSelectors(selectors []Selector) string {
+	var b strings.Builder
+	b.WriteString("[ ")
+	for _, s := range selectors {
+		attribute := "name"
+		if s.tag {
+			attribute = "tag"
+		}
+		fmt.Fprintf(&b, "{ text = %s; %s = %s; } ", nixString(s.text), attribute, nixString(s.pattern))
+	}
+	b.WriteString("]")
+	return b.String()
+}
+
+// nixString writes a text as a Nix string literal. Nix strings hold no NUL
+// byte; it is dropped.
+func nixString(text string) string {
+	return `"` + strings.NewReplacer(
+		`\`, `\\`,
+		`"`, `\"`,
+		`$`, `\$`, // no interpolation
+		"\n", `\n`,
+		"\r", `\r`, // Nix reads a raw carriage return as a newline
+		"\x00", "",
+	).Replace(text) + `"`
+}

@@ -1,0 +1,112 @@
+// Package flake asks Nix for the node map of a flake and builds its systems.
+//
+// The map is evaluated with the expression of nix/contract.nix, which makes
+// one form of all that people write, forces only the selected systems and
+// builds nothing. What Nix answers is checked against nix/schema.json.
+package flake
+
+import (
+	"io"
+	"strings"
+	"time"
+
+	"github.com/deploy-ssh/deploy-ssh/internal/child"
+	"github.com/deploy-ssh/deploy-ssh/internal/settings"
+)
+
+// Default limits of the two steps that wait for Nix.
+const (
+	EvaluationLimit = 30 * time.Minute
+	BuildLimit      = 12 * time.Hour
+)
+
+// features lets the program work where the new command line isn't enabled.
+var features = []string{"--extra-experimental-features", "nix-command flakes"}
+
+// Request says what to evaluate.
+type Request struct {
+	// Ref is the flake reference with the attribute, as .#nodes.
+	Ref string
+	// Include and Exclude select nodes; Include nil selects all.
+	Include, Exclude []Selector
+	// Args are further arguments for Nix, from behind `--`.
+	Args []string
+	// Options are settings of Nix, each a name and a value.
+	Options [][2]string
+	// Impure and ShowTrace are Nix's own flags of that name.
+	Impure, ShowTrace bool
+	// Stderr receives what Nix says while it says it; nil means nobody.
+	Stderr io.Writer
+}
+
+// Map is the node map of a flake.
+type Map struct {
+	// Ref is the reference that was asked for.
+	Ref string
+	// Ordered is false when the nodes came from an attribute set without
+	// `order`; they go by name then.
+	Ordered bool
+	// Defaults are the shared SSH settings.
+	Defaults settings.SSH
+	// Nodes are all nodes, selected or not, in order. Their names are unique.
+	Nodes []Node
+}
+
+// Node is one node of a flake.
+type Node struct {
+	Name string
+	// Host is the roster host; may be empty.
+	Host string
+	Tags []string
+	// SSH is the node's own entry.
+	SSH settings.SSH
+	// Selected is false when the request left the node out.
+	// The fields below are empty then.
+	Selected bool
+	// Toplevel is the store path of the system; "" when it didn't evaluate.
+	Toplevel string
+	// DrvPath is its derivation, which is in the store; "" when the map names
+	// a bare store path.
+	DrvPath string
+	// System is the platform, as x86_64-linux; "" when it isn't known.
+	System string
+	// EvalError is why this node alone doesn't evaluate, in Nix's words.
+	EvalError string
+}
+
+// MapError says that there is no usable node map. No host was contacted.
+type MapError struct {
+	Ref string
+	// Problems are what is wrong with the map; empty when Nix gave none.
+	Problems []settings.Problem
+	// Cause is Nix's own error when there is no map to judge. It is a
+	// [*child.Error] where a program failed.
+	Cause error
+}
+
+// Error names the reference, then lists the problems or quotes Nix.
+func (e *MapError) Error() string {
+	if e.Cause != nil {
+		return "evaluating " + e.Ref + ": " + e.Cause.Error()
+	}
+	if len(e.Problems) == 1 {
+		return e.Problems[0].String()
+	}
+	lines := []string{"the node map " + e.Ref + " can't be used:"}
+	for _, p := range e.Problems {
+		p.Source = ""
+		lines = append(lines, "  "+p.String())
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Unwrap gives the cause.
+func (e *MapError) Unwrap() error { return e.Cause }
+
+// words is what a failed child said, or the error itself.
+func words(err error) string {
+	if failed, ok := err.(*child.Error); ok && failed.Stderr != "" && failed.Cause == nil {
+		return failed.Stderr
+	}
+	return err.Error()
+}

@@ -1,0 +1,58 @@
+// Package plan turns the node map and the environment into the ordered list
+// of work. It is pure.
+package plan
+
+import (
+	"github.com/deploy-ssh/deploy-ssh/internal/flake"
+	"github.com/deploy-ssh/deploy-ssh/internal/settings"
+)
+
+// Plan is what a run has to do.
+type Plan struct {
+	// Nodes are the selected nodes in list order.
+	Nodes []Node
+	// Config is the client configuration that the operator gave; the value
+	// is "" when there is none.
+	Config settings.Value[string]
+	// Notes are remarks for the operator about the plan as a whole.
+	Notes []string
+}
+
+// Node is one node's work.
+type Node struct {
+	Name string
+	Tags []string
+	// Toplevel, DrvPath and System are as in [flake.Node].
+	Toplevel, DrvPath, System string
+	SSH                       settings.Resolved
+	// EvalError is why the node doesn't evaluate; there is nothing to deploy then.
+	EvalError string
+}
+
+// Make plans the deployment of the selected nodes. The settings of all nodes
+// are checked, selected or not. The error is a [*settings.Error].
+func Make(m flake.Map, env settings.Environment) (Plan, error) {
+	layers := settings.Flake{Source: m.Ref, Defaults: m.Defaults}
+	for _, n := range m.Nodes {
+		layers.Nodes = append(layers.Nodes, settings.Node{Name: n.Name, Host: n.Host, SSH: n.SSH})
+	}
+	resolved, err := settings.Resolve(layers, env)
+	if err != nil {
+		return Plan{}, err
+	}
+	p := Plan{Config: settings.Value[string]{V: env.Config, Origin: settings.KeyConfig}}
+	for i, n := range m.Nodes {
+		if !n.Selected {
+			continue
+		}
+		p.Nodes = append(p.Nodes, Node{
+			Name: n.Name, Tags: n.Tags,
+			Toplevel: n.Toplevel, DrvPath: n.DrvPath, System: n.System,
+			SSH: resolved[i], EvalError: n.EvalError,
+		})
+	}
+	if !m.Ordered && len(p.Nodes) > 1 {
+		p.Notes = append(p.Notes, m.Ref+" is an attribute set without `order`: the nodes go by name")
+	}
+	return p, nil
+}

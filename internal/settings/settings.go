@@ -1,0 +1,241 @@
+// Package settings layers the SSH settings of a node and remembers where each
+// value came from. It is pure: it reads no file and asks nobody.
+//
+// The layers, each over the one before: built-in values (with DEPLOY_SSH_USER
+// and DEPLOY_SSH_KEY), the shared defaults, the node's own entry. The latter
+// two are the flake's, overlaid by those of DEPLOY_SSH_NODES field by field.
+package settings
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+
+	"github.com/deploy-ssh/deploy-ssh/internal/nearest"
+	"github.com/deploy-ssh/deploy-ssh/internal/schema"
+)
+
+// SSH is one layer of settings as somebody wrote it.
+// An empty field inherits the layer below, an empty list of options too.
+type SSH struct {
+	// Host is the address, name or ssh alias to connect to.
+	Host string `json:"host"`
+	// User is the login name.
+	User string `json:"user"`
+	// Key is the path of the private key file on the deployer.
+	Key string `json:"key"`
+	// HostKey is one or several public key lines; only a node entry has it.
+	HostKey string `json:"hostKey"`
+	// Options are bare Key=Value items of ssh_config.
+	Options []string `json:"options"`
+}
+
+// Value is a setting and where it came from, in words.
+type Value[T any] struct {
+	V      T      `json:"value"`
+	Origin string `json:"origin"`
+}
+
+// Resolved is what a node's layers come to.
+type Resolved struct {
+	// Host is never empty. The brackets of an IPv6 address are gone.
+	Host Value[string] `json:"host"`
+	// User is never empty.
+	User Value[string] `json:"user"`
+	// Key is the path of the private key; "" means the agent, or what ssh
+	// itself finds.
+	Key Value[string] `json:"key"`
+	// HostKeys are the pinned public keys in authorized_keys form without
+	// comment; empty means trust on first use.
+	HostKeys Value[[]string] `json:"hostKeys"`
+	// Options are Key=Value items, first wins; may be empty.
+	Options Value[[]string] `json:"options"`
+}
+
+// Origins of values that no operator wrote.
+const (
+	OriginBuiltIn  = "built-in"
+	OriginRoster   = "the node's host"
+	OriginNodeName = "the node's name"
+)
+
+// Problem is one thing wrong with the settings: where, and what.
+type Problem struct {
+	// Source is the layer's name: an environment variable, or the flake attribute.
+	Source string
+	// Path is the place in it, such as nodes.web.options[1]; may be empty.
+	Path string
+	// Text says what is wrong and what is wanted.
+	Text string
+}
+
+// String is the problem on one line.
+func (p Problem) String() string {
+	var b strings.Builder
+	for _, part := range []string{p.Source, p.Path} {
+		if part != "" && b.Len() > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteString(part)
+	}
+	if b.Len() > 0 {
+		b.WriteString(": ")
+	}
+	b.WriteString(p.Text)
+	return b.String()
+}
+
+// Error is all that is wrong with the settings; no host was contacted.
+type Error struct {
+	Problems []Problem
+}
+
+// Error lists the problems, one a line.
+func (e *Error) Error() string {
+	lines := make([]string, len(e.Problems))
+	for i, p := range e.Problems {
+		lines[i] = p.String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Err is nil when there is no problem.
+func Err(problems []Problem) error {
+	if len(problems) == 0 {
+		return nil
+	}
+	return &Error{Problems: problems}
+}
+
+// Node is what the flake says about one node.
+type Node struct {
+	Name string
+	// Host is the roster host; may be empty.
+	Host string
+	// SSH is the node's own entry.
+	SSH SSH
+}
+
+// Flake is the flake's part of the settings.
+type Flake struct {
+	// Source names the flake attribute in origins, as .#nodes.
+	Source   string
+	Defaults SSH
+	// Nodes in list order; names are unique.
+	Nodes []Node
+}
+
+// Resolve layers the settings of every node, in the order of the flake.
+// The error is an [*Error] with all problems at once.
+func Resolve(flake Flake, env Environment) ([]Resolved, error) {
+	problems := unknownNodes(flake, env)
+	shared := []layer{
+		{source: flake.Source, path: "defaults.ssh", ssh: flake.Defaults},
+		{source: KeyNodes, path: "defaults", ssh: env.Defaults},
+	}
+	for _, l := range shared {
+		problems = append(problems, l.check()...)
+	}
+	resolved := make([]Resolved, 0, len(flake.Nodes))
+	for _, node := range flake.Nodes {
+		own := []layer{
+			{source: flake.Source, path: schema.Location([]string{"nodes", node.Name, "ssh"}), ssh: node.SSH},
+			{source: KeyNodes, path: schema.Location([]string{"nodes", node.Name}), ssh: env.Nodes[node.Name]},
+		}
+		for _, l := range own {
+			problems = append(problems, l.check()...)
+		}
+		if err := CheckHost(node.Host); err != nil {
+			path := schema.Location([]string{"nodes", node.Name, "host"})
+			problems = append(problems, Problem{Source: flake.Source, Path: path, Text: err.Error()})
+		}
+		resolved = append(resolved, resolve(node, env, shared, own))
+	}
+	if err := Err(problems); err != nil {
+		return nil, err
+	}
+	return resolved, nil
+}
+
+// layer is one set of settings with its name.
+type layer struct {
+	source, path string
+	ssh          SSH
+}
+
+func (l layer) origin() string { return l.source + " " + l.path }
+
+func resolve(node Node, env Environment, shared, own []layer) Resolved {
+	r := Resolved{
+		Host: Value[string]{node.Name, OriginNodeName},
+		User: Value[string]{"root", OriginBuiltIn},
+		Key:  Value[string]{"", OriginBuiltIn},
+		// The two lists are there even when empty, so that JSON shows [].
+		HostKeys: Value[[]string]{[]string{}, OriginBuiltIn},
+		Options:  Value[[]string]{[]string{}, OriginBuiltIn},
+	}
+	over(&r.Host, node.Host, OriginRoster)
+	over(&r.User, env.User, KeyUser)
+	over(&r.Key, env.Key, KeyKey)
+	for _, l := range append(shared[:len(shared):len(shared)], own...) {
+		over(&r.User, l.ssh.User, l.origin())
+		over(&r.Key, l.ssh.Key, l.origin())
+		if len(l.ssh.Options) > 0 {
+			r.Options = Value[[]string]{l.ssh.Options, l.origin()}
+		}
+	}
+	for _, l := range own {
+		over(&r.Host, l.ssh.Host, l.origin())
+		if keys, err := ParseHostKeys(l.ssh.HostKey); err == nil && len(keys) > 0 {
+			r.HostKeys = Value[[]string]{keys, l.origin()}
+		}
+	}
+	r.Host.V = unbracket(r.Host.V)
+	return r
+}
+
+func over(v *Value[string], by, origin string) {
+	if by != "" {
+		*v = Value[string]{by, origin}
+	}
+}
+
+// check reports what is wrong in a layer beyond its shape.
+func (l layer) check() []Problem {
+	var problems []Problem
+	add := func(field string, err error) {
+		if err != nil {
+			problems = append(problems, Problem{Source: l.source, Path: l.path + "." + field, Text: err.Error()})
+		}
+	}
+	add("host", CheckHost(l.ssh.Host))
+	add("user", CheckUser(l.ssh.User))
+	add("key", CheckKey(l.ssh.Key))
+	_, err := ParseHostKeys(l.ssh.HostKey)
+	add("hostKey", err)
+	for i, item := range l.ssh.Options {
+		add(fmt.Sprintf("options[%d]", i), CheckOption(item))
+	}
+	return problems
+}
+
+// unknownNodes are entries of the environment that name no node of the flake.
+func unknownNodes(flake Flake, env Environment) []Problem {
+	var names []string
+	known := map[string]bool{}
+	for _, node := range flake.Nodes {
+		names = append(names, node.Name)
+		known[node.Name] = true
+	}
+	var problems []Problem
+	for name := range env.Nodes {
+		if !known[name] {
+			problems = append(problems, Problem{
+				Source: KeyNodes, Path: schema.Location([]string{"nodes", name}),
+				Text: fmt.Sprintf("the flake has no such node%s", nearest.Hint(name, names)),
+			})
+		}
+	}
+	sort.Slice(problems, func(i, j int) bool { return problems[i].Path < problems[j].Path })
+	return problems
+}

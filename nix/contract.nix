@@ -1,0 +1,414 @@
+# The node map as people write it, turned into the contract that the program reads.
+#
+# This is the text of `nix eval --json REF --apply`, so it stands alone:
+# builtins only, no import (--apply can read no file), any Nix from 2.8 on.
+#
+# It promises three things:
+# - nothing is built, and a toplevel is forced only when its node was selected;
+# - what was written wrongly comes back in `problems`, all of it at once,
+#   instead of as an error in the middle of the first one;
+# - an attribute that nobody knows comes back by name with the value null,
+#   never forced, so that the schema refuses it by name.
+{
+  # "none": names, order and settings only, no toplevel is forced.
+  # "caught": a toplevel that throws is marked `evalFailed`; the others count.
+  # "strict": a toplevel that throws is Nix's own error.
+  toplevels,
+  # Which nodes: null for all, else a list of { text, name } or { text, tag },
+  # where name and tag are POSIX extended regular expressions.
+  include,
+  # Which nodes not; the same kind of list.
+  exclude,
+}:
+value:
+let
+  inherit (builtins)
+    all
+    any
+    attrNames
+    concatMap
+    deepSeq
+    elem
+    elemAt
+    filter
+    genList
+    getContext
+    hasAttr
+    isAttrs
+    isList
+    isString
+    length
+    listToAttrs
+    map
+    mapAttrs
+    match
+    removeAttrs
+    storeDir
+    stringLength
+    substring
+    toJSON
+    tryEval
+    typeOf
+    unsafeDiscardStringContext
+    ;
+
+  # What people write, and what this expression adds to it.
+  mapFields = [
+    "nodes"
+    "defaults"
+    "order"
+  ];
+  mapResults = [
+    "version"
+    "ordered"
+    "unmatched"
+    "problems"
+  ];
+  nodeFields = [
+    "name"
+    "host"
+    "toplevel"
+    "tags"
+    "ssh"
+  ];
+  nodeResults = [
+    "selected"
+    "drvPath"
+    "system"
+    "evalFailed"
+    "problem"
+  ];
+  sshFields = [
+    "host"
+    "user"
+    "key"
+    "hostKey"
+    "options"
+  ];
+
+  isDerivation = v: isAttrs v && (v.type or null) == "derivation";
+  # Only the shape is looked at, because `config` is expensive and may throw;
+  # where there are no `options` it is a hand-written set, and cheap.
+  isConfiguration =
+    v: isAttrs v && v ? config && !(v ? toplevel) && !isDerivation v && (v ? options || v.config ? system);
+
+  # What a person would call the value.
+  kind =
+    v:
+    if isDerivation v then
+      "a package" + (if isString (v.name or null) then " (${unsafeDiscardStringContext v.name})" else "")
+    else if isConfiguration v then
+      "a NixOS configuration"
+    else
+      {
+        bool = "a boolean";
+        float = "a number";
+        int = "a number";
+        lambda = "a function";
+        list = "a list";
+        null = "null";
+        path = "a Nix path";
+        set = "an attribute set";
+        string = "a string";
+      }
+      .${typeOf v} or "a value of type ${typeOf v}";
+
+  # A value as JSON can carry it without copying anything to the store.
+  # What has no such form is replaced by a note of what it is.
+  scalar =
+    v:
+    if isString v then
+      unsafeDiscardStringContext v
+    else if
+      elem (typeOf v) [
+        "bool"
+        "float"
+        "int"
+        "null"
+      ]
+    then
+      v
+    else
+      { "$nix" = kind v; };
+  plain = v: if isList v then map scalar v else scalar v;
+
+  # An attribute set with its known fields only; unknown ones by name.
+  fields =
+    known: v:
+    if isAttrs v && !isDerivation v then
+      mapAttrs (name: field: if elem name known then plain field else null) v
+    else
+      { "$nix" = kind v; };
+
+  # Problems are { path, text }, the path as `nodes.web.toplevel`.
+  problem = path: text: { inherit path text; };
+
+  wanted = "wanted a node map: a list of nodes, an attribute set of nodes by name, or an attribute set with `nodes`";
+
+  # -- the map ---------------------------------------------------------------
+
+  hasNodes = isAttrs value && value ? nodes;
+  given = if hasNodes then value.nodes else value;
+  ordered = isList given || (hasNodes && value ? order);
+
+  mapProblems =
+    if isDerivation value || isConfiguration value || !(isList value || isAttrs value) then
+      [ (problem "" "found ${kind value}; ${wanted}") ]
+    else if !hasNodes && isAttrs value && (value ? defaults || value ? order) then
+      [ (problem "" "found `${if value ? defaults then "defaults" else "order"}` but no `nodes`; ${wanted}") ]
+    else if isDerivation given || isConfiguration given || !(isList given || isAttrs given) then
+      [ (problem "nodes" "found ${kind given}; wanted a list of nodes, or an attribute set of nodes by name") ]
+    else if (if isList given then given == [ ] else attrNames given == [ ]) then
+      [ (problem (if hasNodes then "nodes" else "") "there are no nodes; ${wanted}") ]
+    else if hasNodes then
+      map (name: problem name "this field is the program's own result, not an input; remove it") (
+        filter (name: hasAttr name value) mapResults
+      )
+    else
+      [ ];
+  isMap = all (p: p.path != "" && p.path != "nodes") mapProblems;
+
+  # -- the nodes as { name, path, place, node, problems } -----------------------
+
+  entry = name: path: node: {
+    inherit name path node;
+    problems = [ ];
+  };
+  broken = path: text: {
+    inherit path;
+    problems = [ (problem path text) ];
+  };
+  isNode = v: isAttrs v && !isDerivation v;
+
+  fromList = genList (
+    i:
+    let
+      node = elemAt given i;
+      place = "nodes[${toString i}]";
+    in
+    if !isNode node || isConfiguration node then
+      broken place "found ${kind node}; wanted a node: { name = \"…\"; toplevel = …; }"
+    else if !(node ? name) then
+      broken place "the node has no `name`; a list entry needs one: { name = \"…\"; toplevel = …; }"
+    else if !isString node.name then
+      broken "${place}.name" "found ${kind node.name}; wanted a string"
+    else
+      entry (unsafeDiscardStringContext node.name) "nodes.${unsafeDiscardStringContext node.name}" node // { inherit place; }
+  ) (length given);
+
+  fromAttrs = map (
+    name:
+    let
+      node = given.${name};
+      path = "nodes.${name}";
+    in
+    if !isNode node then
+      broken path "found ${kind node}; wanted a node: { toplevel = …; }, or a NixOS configuration"
+    else if !isConfiguration node && node ? name && node.name != name then
+      broken "${path}.name" "found ${
+        if isString node.name then toJSON node.name else kind node.name
+      }; the attribute's name is the node's name; remove the field"
+    else
+      entry name path node // { place = path; }
+  );
+
+  # An order that names every node once; anything else is a problem and by name.
+  names = attrNames given;
+  order = if hasNodes && value ? order then value.order else names;
+  orderProblems =
+    if !(hasNodes && value ? order) then
+      [ ]
+    else if isList given then
+      [ (problem "order" "`nodes` is a list, which has an order already; remove `order`") ]
+    else if !isList order || !all isString order then
+      [ (problem "order" "found ${if isList order then "a list of other things" else kind order}; wanted a list of node names") ]
+    else
+      concatMap (
+        name:
+        if elem name order then [ ] else [ (problem "order" "the node ${toJSON name} is missing; `order` names every node once") ]
+      ) names
+      ++ concatMap (
+        name: if hasAttr name given then [ ] else [ (problem "order" "there is no node ${toJSON name}") ]
+      ) order
+      ++ (
+        if length order == length (attrNames (listToAttrs (map (name: { inherit name; value = null; }) order))) then
+          [ ]
+        else
+          [ (problem "order" "a node is named twice; `order` names every node once") ]
+      );
+
+  entries =
+    if !isMap then
+      [ ]
+    else if isList given then
+      fromList
+    else
+      fromAttrs (if orderProblems == [ ] then order else names);
+  sound = filter (entry: entry.problems == [ ]) entries;
+
+  # Where a name was used before, for lists.
+  duplicates =
+    (builtins.foldl'
+      (
+        seen: entry:
+        if hasAttr entry.name seen.places then
+          seen
+          // {
+            problems = seen.problems ++ [
+              (problem entry.place "the name ${toJSON entry.name} is taken by ${seen.places.${entry.name}}; every node has its own name")
+            ];
+          }
+        else
+          seen // { places = seen.places // { ${entry.name} = entry.place; }; }
+      )
+      {
+        places = { };
+        problems = [ ];
+      }
+      sound
+    ).problems;
+
+  # -- selection ---------------------------------------------------------------
+
+  tagsOf =
+    entry:
+    let
+      tags = entry.node.tags or [ ];
+    in
+    if isConfiguration entry.node || !isList tags then [ ] else filter isString tags;
+  matches =
+    entry: selector:
+    if selector ? tag then
+      any (tag: match selector.tag tag != null) (tagsOf entry)
+    else
+      match selector.name entry.name != null;
+  selected =
+    entry: (include == null || any (matches entry) include) && !any (matches entry) exclude;
+  unmatched = map (selector: selector.text) (
+    filter (selector: !any (entry: matches entry selector) sound) (
+      (if include == null then [ ] else include) ++ exclude
+    )
+  );
+
+  # -- toplevels ---------------------------------------------------------------
+
+  isStorePath =
+    text:
+    substring 0 (stringLength storeDir + 1) text == "${storeDir}/"
+    && match "[0-9a-z]{32}-[0-9a-zA-Z+._?=-]+" (substring (stringLength storeDir + 1) (-1) text) != null;
+
+  readDerivation = drv: {
+    toplevel = unsafeDiscardStringContext drv.outPath;
+    drvPath = unsafeDiscardStringContext drv.drvPath;
+    system = plain (drv.system or null);
+  };
+  # The text of a store path remembers the derivation that it comes from.
+  readText =
+    text:
+    let
+      context = getContext text;
+      origins = filter (path: context.${path} ? outputs) (attrNames context);
+    in
+    {
+      toplevel = unsafeDiscardStringContext text;
+      drvPath = if length origins == 1 then unsafeDiscardStringContext (elemAt origins 0) else null;
+      system = null;
+    };
+  readToplevel =
+    v:
+    if isDerivation v then
+      readDerivation v
+    else if isConfiguration v then
+      if isDerivation v.config.system.build.toplevel then
+        readDerivation v.config.system.build.toplevel
+      else
+        { problem = "config.system.build.toplevel is ${kind v.config.system.build.toplevel}; wanted a derivation"; }
+    else if isString v && isStorePath v then
+      readText v
+    else
+      {
+        problem = "found ${
+          if isString v then "the string ${toJSON (unsafeDiscardStringContext v)}" else kind v
+        }; wanted a system: a derivation, a NixOS configuration, or a store path ${storeDir}/…";
+      };
+
+  forced =
+    entry:
+    let
+      result = readToplevel (if isConfiguration entry.node then entry.node else entry.node.toplevel);
+      # tryEval catches throw and assert; abort and type errors it can't.
+      attempt = tryEval (deepSeq result result);
+    in
+    if toplevels == "none" || !selected entry || !hasToplevel entry then
+      { }
+    else if toplevels == "strict" then
+      result
+    else if attempt.success then
+      attempt.value
+    else
+      { evalFailed = true; };
+  hasToplevel = entry: isConfiguration entry.node || entry.node ? toplevel;
+
+  # -- a node as the contract has it ---------------------------------------------
+
+  settings =
+    node:
+    if isConfiguration node then
+      { }
+    else
+      fields nodeFields (
+        removeAttrs node (
+          [
+            "toplevel"
+            "ssh"
+          ]
+          ++ nodeResults
+        )
+      )
+      // (if node ? ssh then { ssh = fields sshFields node.ssh; } else { });
+  finished = map (
+    entry:
+    let
+      evaluated = forced entry;
+    in
+    {
+      problems =
+        (if hasToplevel entry then [ ] else [ (problem entry.path "the node has no `toplevel`") ])
+        ++ (if evaluated ? problem then [ (problem "${entry.path}.toplevel" evaluated.problem) ] else [ ])
+        ++ (
+          if isConfiguration entry.node then
+            [ ]
+          else
+            map (name: problem "${entry.path}.${name}" "this field is the program's own result, not an input; remove it") (
+              filter (name: hasAttr name entry.node) nodeResults
+            )
+        );
+      node =
+        settings entry.node
+        // {
+          inherit (entry) name;
+          selected = selected entry;
+        }
+        // removeAttrs evaluated [ "problem" ];
+    }
+  ) sound;
+in
+(if isMap && hasNodes then fields [ ] (removeAttrs value (mapFields ++ mapResults)) else { })
+// {
+  version = 1;
+  inherit ordered unmatched;
+  defaults =
+    if !(isMap && hasNodes && value ? defaults) then
+      { }
+    else if isAttrs value.defaults && !isDerivation value.defaults && value.defaults ? ssh then
+      fields [ ] (removeAttrs value.defaults [ "ssh" ]) // { ssh = fields sshFields value.defaults.ssh; }
+    else
+      fields [ ] value.defaults;
+  nodes = map (entry: entry.node) finished;
+  problems =
+    mapProblems
+    ++ (if isMap then orderProblems else [ ])
+    ++ concatMap (entry: entry.problems) entries
+    ++ duplicates
+    ++ concatMap (entry: entry.problems) finished;
+}
