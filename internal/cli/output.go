@@ -1,0 +1,55 @@
+package cli
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/deploy-ssh/deploy-ssh/internal/report"
+)
+
+// output hands the records of a run to its handler, one at a time.
+type output struct {
+	mu      sync.Mutex
+	handler report.Handler
+	// failed is the first error of the handler, such as a closed standard
+	// output. The work goes on: a deploy must not stop half-way because nobody reads.
+	failed error
+}
+
+func newOutput(f *applyFlags, p Process) *output {
+	if f.json {
+		return &output{handler: report.NewJSON(p.Stdout, f.noProgress)}
+	}
+	return &output{handler: &report.Text{Out: p.Stdout, Err: p.Stderr, Verbose: f.verbose, NoProgress: f.noProgress}}
+}
+
+func (o *output) emit(r report.Record) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if err := o.handler.Handle(r); err != nil && o.failed == nil {
+		o.failed = err
+	}
+}
+
+// lines passes on what a child of the whole run prints.
+func (o *output) lines(phase report.PhaseName) *report.Lines {
+	return &report.Lines{Line: func(text string) {
+		if strings.TrimSpace(text) == "" {
+			return
+		}
+		o.emit(report.Record{Progress: &report.Progress{Time: time.Now(), Phase: phase, Text: text}})
+	}}
+}
+
+func or(s, fallback string) string {
+	if s == "" {
+		return fallback
+	}
+	return s
+}
+
+func cut(item string) (name, value string, ok bool) {
+	name, value, ok = strings.Cut(item, "=")
+	return name, value, ok && name != ""
+}

@@ -1,0 +1,165 @@
+// Package facts reads what a host is, runs and boots: one script, one answer.
+package facts
+
+import (
+	"bufio"
+	"bytes"
+	_ "embed"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/deploy-ssh/deploy-ssh/internal/verdict"
+)
+
+// Functions is shell text that defines observe, for scripts that end in an observation.
+//
+//go:embed observe.sh
+var Functions string
+
+// Host is one observation of a host.
+type Host struct {
+	verdict.Host
+	// UID is the login user's id on the host.
+	UID int
+	// Machine is the kernel's machine name, such as "x86_64"; see uname(2).
+	Machine string
+	// HostName and MachineID are the host's own names for itself.
+	HostName, MachineID string
+	// NixOS is whether the host says it is one, by the tests that
+	// switch-to-configuration itself makes: /etc/NIXOS or os-release.
+	NixOS bool
+	// Systemd is whether systemd runs the host.
+	Systemd bool
+	// Valid is whether the wanted toplevel, and so its closure,
+	// is registered in the host's store.
+	Valid bool
+	// UnitsError is why the failed units could not be listed; empty when they were.
+	UnitsError string
+	// Baseline is whether an activation of the wanted toplevel was begun and not
+	// finished since boot; FailedBefore are the units that had failed before it.
+	// The failed units of now would be a wrong thing to compare with then.
+	Baseline     bool
+	FailedBefore []string
+	// Tools leads from a tool's name to its path on the host.
+	Tools map[string]string
+}
+
+// Parse reads the output of observe. An answer that is cut short is an error:
+// what a half answer leaves out must not pass for "absent".
+func Parse(output []byte) (Host, error) {
+	h := Host{Tools: map[string]string{}, UID: -1}
+	complete := false
+	lines := bufio.NewScanner(bytes.NewReader(output))
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		name, value, ok := strings.Cut(lines.Text(), " ")
+		if !ok {
+			return Host{}, fmt.Errorf("reading the host's answer: line %q has no value", lines.Text())
+		}
+		switch name {
+		case "uid", "generation":
+			n, err := strconv.Atoi(value)
+			if err != nil && name == "uid" {
+				return Host{}, fmt.Errorf("reading the host's answer: %s %q is no number", name, value)
+			}
+			if name == "uid" {
+				h.UID = n
+			} else {
+				// A profile that is no generation link has no number.
+				h.Generation = n
+			}
+		case "machine":
+			h.Machine = value
+		case "hostname":
+			h.HostName = value
+		case "boot-id":
+			h.BootID = value
+		case "machine-id":
+			h.MachineID = value
+		case "container":
+			h.Container = value
+		case "nixos":
+			h.NixOS = true
+		case "systemd":
+			h.Systemd = true
+		case "running":
+			h.Running = value
+		case "booted":
+			h.Booted = value
+		case "profile":
+			h.Profile = value
+		case "list":
+			h.Lists = append(h.Lists, value)
+		case "valid":
+			h.Valid = true
+		case "failed":
+			h.FailedUnits = append(h.FailedUnits, value)
+		case "units-read":
+		case "units-error":
+			h.UnitsError = value
+		case "loader":
+			h.Loader = value
+		case "boot-entry":
+			h.BootEntry = value
+		case "baseline":
+			h.Baseline = true
+		case "baseline-failed":
+			h.FailedBefore = append(h.FailedBefore, value)
+		case "observed":
+			complete = true
+		default:
+			tool, ok := strings.CutPrefix(name, "tool-")
+			if !ok {
+				return Host{}, fmt.Errorf("reading the host's answer: unexpected line %q", lines.Text())
+			}
+			h.Tools[tool] = value
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return Host{}, fmt.Errorf("reading the host's answer: %w", err)
+	}
+	if !complete {
+		return Host{}, fmt.Errorf("reading the host's answer: it ends early, after %d bytes", len(output))
+	}
+	slices.Sort(h.FailedUnits)
+	return h, nil
+}
+
+// Unusable says why the host can't be deployed to; empty when it can.
+// system is the toplevel's, such as "x86_64-linux"; empty skips that test.
+func (h Host) Unusable() string {
+	switch {
+	case !h.NixOS:
+		return "the host is no NixOS: it has no /etc/NIXOS and its os-release says otherwise"
+	case h.UID != 0:
+		return fmt.Sprintf("the login user has uid %d; switching a system needs root", h.UID)
+	case !h.Systemd:
+		return "systemd does not run this host (/run/systemd/system is missing)"
+	}
+	for _, tool := range []string{"nix-store", "nix-env", "systemd-run"} {
+		if h.Tools[tool] == "" {
+			return tool + " was not found on the host, neither in the system profile nor on the PATH"
+		}
+	}
+	return ""
+}
+
+// machines are the kernel's machine names that run each Nix system, besides
+// the system's own name. A 64-bit kernel runs the 32-bit systems of its kind.
+var machines = map[string][]string{
+	"i686-linux":   {"i386", "i486", "i586", "x86_64"},
+	"armv6l-linux": {"armv7l", "armv8l", "aarch64"},
+	"armv7l-linux": {"armv8l", "aarch64"},
+}
+
+// Runs reports whether the host's kernel runs programs of a Nix system.
+// An empty system is not tested.
+func (h Host) Runs(system string) bool {
+	if system == "" || h.Machine == "" {
+		return true
+	}
+	cpu, _, _ := strings.Cut(system, "-")
+	return cpu == h.Machine || slices.Contains(machines[system], h.Machine)
+}

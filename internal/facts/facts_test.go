@@ -1,0 +1,166 @@
+package facts
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/deploy-ssh/deploy-ssh/internal/verdict"
+)
+
+const wanted = "/nix/store/00000000000000000000000000000000-nixos-system-web1"
+
+// The real script, run by the real sh of this machine, gives an answer that parses.
+func TestObserveHere(t *testing.T) {
+	out, err := exec.Command("/bin/sh", "-c", Functions+"\nobserve "+wanted).Output()
+	if err != nil {
+		t.Fatalf("observe: %v\n%s", err, out)
+	}
+	h, err := Parse(out)
+	if err != nil {
+		t.Fatalf("Parse: %v\n%s", err, out)
+	}
+	if h.UID != os.Getuid() || h.BootID == "" || h.Machine == "" {
+		t.Errorf("observe here: uid %d, boot id %q, machine %q", h.UID, h.BootID, h.Machine)
+	}
+	if h.Valid {
+		t.Error("a path that does not exist is valid")
+	}
+}
+
+func TestBootEntry(t *testing.T) {
+	const entry = "title NixOS\nlinux /EFI/nixos/k.efi\noptions init=%s/init loglevel=4\n"
+	for _, tt := range []struct {
+		name  string
+		files map[string]string
+		want  string
+	}{
+		{"nothing", nil, ""},
+		{"systemd-boot", map[string]string{
+			"boot/loader/loader.conf":                     "timeout 5\ndefault nixos-generation-7.conf\nconsole-mode keep\n",
+			"boot/loader/entries/nixos-generation-7.conf": "title NixOS\nlinux /EFI/nixos/k.efi\noptions init=/nix/store/new/init loglevel=4\n",
+			"boot/loader/entries/nixos-generation-6.conf": "options init=/nix/store/old/init\n",
+		}, "loader systemd-boot\nboot-entry /nix/store/new\n"},
+		{"systemd-boot, init last", map[string]string{
+			"boot/loader/loader.conf":                     "default nixos-generation-7.conf\n",
+			"boot/loader/entries/nixos-generation-7.conf": "options root=fstab init=/nix/store/new/init\n",
+		}, "loader systemd-boot\nboot-entry /nix/store/new\n"},
+		{"systemd-boot, boot counting", map[string]string{
+			"efi/loader/loader.conf":                       "default nixos-generation-7*\n",
+			"efi/loader/entries/nixos-generation-7+3.conf": "options init=/nix/store/new/init\n",
+		}, "loader systemd-boot\nboot-entry /nix/store/new\n"},
+		{"systemd-boot, default without its entry", map[string]string{
+			"boot/loader/loader.conf":                     "default nixos-generation-8.conf\n",
+			"boot/loader/entries/nixos-generation-7.conf": "options init=/nix/store/old/init\n",
+		}, "loader systemd-boot\n"},
+		{"systemd-boot, no default", map[string]string{
+			"boot/loader/loader.conf":                     "timeout 3\n",
+			"boot/loader/entries/nixos-generation-7.conf": "options init=/nix/store/old/init\n",
+		}, "loader systemd-boot\n"},
+		{"grub", map[string]string{
+			"boot/grub/grub.cfg": "set default=0\nmenuentry \"NixOS - Default\" --class nixos {\n  linux ($drive1)//kernels/k init=/nix/store/new/init loglevel=4\n}\n" +
+				"submenu \"NixOS - All configurations\" {\nmenuentry \"NixOS - Configuration 6\" {\n  linux k init=/nix/store/old/init\n}\n}\n",
+		}, "loader grub\nboot-entry /nix/store/new\n"},
+		{"extlinux", map[string]string{
+			"boot/extlinux/extlinux.conf": "DEFAULT nixos-default\nLABEL nixos-default\n  LINUX ../nixos/k\n  APPEND init=/nix/store/new/init loglevel=4\n\nLABEL nixos-6-default\n  APPEND init=/nix/store/old/init\n",
+		}, "loader extlinux\nboot-entry /nix/store/new\n"},
+		{"init script", map[string]string{
+			"sbin/init": "#! /bin/sh\nsystemConfig=/nix/store/new\nexport systemConfig\nexec /nix/store/new/init\n",
+		}, "loader init-script\nboot-entry /nix/store/new\n"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			root := t.TempDir()
+			for name, text := range tt.files {
+				path := filepath.Join(root, name)
+				if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, sh := range []string{"dash", "bash", "mksh", "sh"} {
+				if _, err := exec.LookPath(sh); err != nil {
+					continue
+				}
+				cmd := exec.Command(sh, "-c", Functions+"\nboot_entry")
+				cmd.Env = append(os.Environ(), "root="+root)
+				out, err := cmd.CombinedOutput()
+				if len(tt.files) > 0 && err != nil {
+					t.Logf("%s: %v", sh, err)
+				}
+				if diff := cmp.Diff(tt.want, string(out)); diff != "" {
+					t.Errorf("%s: boot_entry (-want +got):\n%s", sh, diff)
+				}
+			}
+		})
+	}
+}
+
+func TestParse(t *testing.T) {
+	answer := strings.Join([]string{
+		"uid 0", "machine x86_64", "hostname web1", "boot-id b", "machine-id m", "nixos yes", "systemd yes",
+		"running /nix/store/a", "booted /nix/store/b", "profile /nix/store/a", "generation 12",
+		"list start-list", "tool-nix-store /run/current-system/sw/bin/nix-store", "valid yes", "units-read yes",
+		"failed z.service", "failed a.service", "loader systemd-boot", "boot-entry /nix/store/a", "observed yes", "",
+	}, "\n")
+	got, err := Parse([]byte(answer))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Host{
+		Host: verdict.Host{
+			BootID: "b", Running: "/nix/store/a", Booted: "/nix/store/b", Profile: "/nix/store/a", Generation: 12,
+			Loader: "systemd-boot", BootEntry: "/nix/store/a", Lists: []string{"start-list"},
+			FailedUnits: []string{"a.service", "z.service"},
+		},
+		Machine: "x86_64", HostName: "web1", MachineID: "m", NixOS: true, Systemd: true, Valid: true,
+		Tools: map[string]string{"nix-store": "/run/current-system/sw/bin/nix-store"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("Parse (-want +got):\n%s", diff)
+	}
+	for name, bad := range map[string]string{
+		"cut short":    strings.TrimSuffix(answer, "observed yes\n"),
+		"empty":        "",
+		"noise":        "Welcome to web1\n" + answer,
+		"no value":     "uid\n" + answer,
+		"uid is words": "uid root\n" + answer,
+	} {
+		if h, err := Parse([]byte(bad)); err == nil {
+			t.Errorf("%s: Parse gave %+v, want an error", name, h)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte("uid 0\nobserved yes\n"))
+	f.Fuzz(func(t *testing.T, answer []byte) {
+		h, err := Parse(answer)
+		if err == nil && !strings.Contains(string(answer), "observed ") {
+			t.Errorf("an answer without its end was taken: %+v", h)
+		}
+	})
+}
+
+func TestRuns(t *testing.T) {
+	for _, tt := range []struct {
+		machine, system string
+		want            bool
+	}{
+		{"x86_64", "x86_64-linux", true},
+		{"x86_64", "i686-linux", true},
+		{"x86_64", "aarch64-linux", false},
+		{"aarch64", "armv7l-linux", true},
+		{"aarch64", "x86_64-linux", false},
+		{"x86_64", "", true},
+	} {
+		if got := (Host{Machine: tt.machine}).Runs(tt.system); got != tt.want {
+			t.Errorf("a host of machine %s runs %q = %v, want %v", tt.machine, tt.system, got, tt.want)
+		}
+	}
+}

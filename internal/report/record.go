@@ -1,0 +1,148 @@
+// Package report has the records of a run and the handlers that show them.
+//
+// The work emits records and never prints. Each [Record] has exactly one of its
+// fields set. Progress records are decoration: leave them all out and the
+// meaning of the stream is the same.
+package report
+
+import (
+	"time"
+
+	"github.com/deploy-ssh/deploy-ssh/internal/verdict"
+)
+
+// Protocol is the version of the record stream; it grows when a field changes
+// its meaning, not when one is added.
+const Protocol = 1
+
+// Record is one line of the event stream.
+type Record struct {
+	// Run opens the stream.
+	Run *Run `json:"run,omitempty"`
+	// Plan follows once the nodes are known.
+	Plan *Plan `json:"plan,omitempty"`
+	// Announce opens a node.
+	Announce *Announce `json:"announce,omitempty"`
+	// Phase is one step that ended, of a node or of the run.
+	Phase *Phase `json:"phase,omitempty"`
+	// Progress is something that goes on.
+	Progress *Progress `json:"progress,omitempty"`
+	// Result closes a node.
+	Result *Result `json:"result,omitempty"`
+	// Summary closes the stream.
+	Summary *Summary `json:"summary,omitempty"`
+}
+
+// Run says what was started.
+type Run struct {
+	Protocol int       `json:"protocol"`
+	Version  string    `json:"version"`
+	Time     time.Time `json:"time"`
+	// Source is the flake reference of the node map.
+	Source string `json:"source"`
+}
+
+// Plan says what will be done, in order.
+type Plan struct {
+	Nodes []string `json:"nodes"`
+	// Notes are true things about the map, such as where its order comes from.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Announce says that a node's turn has come.
+type Announce struct {
+	Time time.Time `json:"time"`
+	Node string    `json:"node"`
+	// Index counts from 1 to Total, in list order.
+	Index int `json:"index"`
+	Total int `json:"total"`
+	// Host and User are where the deploy connects to.
+	Host     string `json:"host"`
+	User     string `json:"user"`
+	Toplevel string `json:"toplevel"`
+}
+
+// PhaseName names a step of the deploy.
+type PhaseName string
+
+const (
+	Evaluate PhaseName = "evaluate"
+	Build    PhaseName = "build"
+	Connect  PhaseName = "connect"
+	Probe    PhaseName = "probe"
+	Copy     PhaseName = "copy"
+	Switch   PhaseName = "switch"
+	Finalize PhaseName = "finalize"
+)
+
+// Phase says how a step ended.
+type Phase struct {
+	Time time.Time `json:"time"`
+	// Node is empty for a step of the whole run.
+	Node string    `json:"node,omitempty"`
+	Name PhaseName `json:"name"`
+	OK   bool      `json:"ok"`
+	// Seconds is how long it took.
+	Seconds float64 `json:"seconds"`
+	// Detail is what came of it, or why it failed.
+	Detail string `json:"detail,omitempty"`
+	// Notes are true things that changed nothing.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Progress is a line of a child or of the host, or something waited for.
+type Progress struct {
+	Time  time.Time `json:"time"`
+	Node  string    `json:"node,omitempty"`
+	Phase PhaseName `json:"phase"`
+	Text  string    `json:"text"`
+	// FromHost is set for lines that the host printed.
+	FromHost bool `json:"fromHost,omitempty"`
+}
+
+// State is what a host was seen to run and boot.
+type State struct {
+	// Generation is the number of the system profile's generation; 0 when unknown.
+	Generation int    `json:"generation,omitempty"`
+	Running    string `json:"running,omitempty"`
+	Profile    string `json:"profile,omitempty"`
+	// BootEntry is the toplevel that the default boot entry leads to;
+	// empty when it could not be read.
+	BootEntry string `json:"bootEntry,omitempty"`
+}
+
+// Result is the outcome of one node.
+type Result struct {
+	Time    time.Time       `json:"time"`
+	Node    string          `json:"node"`
+	Verdict verdict.Verdict `json:"verdict"`
+	Class   verdict.Class   `json:"class"`
+	// HostChanged, Meaning and Next are from the verdict's row.
+	HostChanged verdict.Changed `json:"hostChanged"`
+	Meaning     string          `json:"meaning"`
+	Next        string          `json:"next,omitempty"`
+	// Reason is what was seen in this case.
+	Reason string   `json:"reason,omitempty"`
+	Notes  []string `json:"notes,omitempty"`
+	// Toplevel is the wanted system; empty when it did not evaluate.
+	Toplevel string `json:"toplevel,omitempty"`
+	// From and To are what was seen before and after; nil when nothing was.
+	From    *State  `json:"from,omitempty"`
+	To      *State  `json:"to,omitempty"`
+	Seconds float64 `json:"seconds"`
+}
+
+// Summary closes a run.
+type Summary struct {
+	Time        time.Time `json:"time"`
+	ExitCode    int       `json:"exitCode"`
+	Interrupted bool      `json:"interrupted,omitempty"`
+	// Failed names the nodes that are not as wanted, in list order.
+	Failed  []string `json:"failed"`
+	Seconds float64  `json:"seconds"`
+}
+
+// Handler receives the records of a run, one at a time and in order.
+type Handler interface {
+	Handle(Record) error
+}

@@ -1,0 +1,231 @@
+package report
+
+// The rules of what a person sees:
+//
+//   - Results (the table and what it needs explained) go to standard output, alone.
+//   - Everything else goes to standard error, a line at a time, with the node's
+//     name in front once a node is at work.
+//   - Lines are lower case and have no full stop, but for texts of the verdict table,
+//     of Nix, of ssh and of hosts, which speak for themselves.
+//   - What a host or a child printed is shown with its control characters made
+//     visible: no host can move a cursor or recolour a terminal.
+//   - There is no cursor movement and no colour.
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+)
+
+// Text writes for people.
+type Text struct {
+	// Out receives results, Err everything else.
+	Out, Err io.Writer
+	// Verbose shows the records of every phase.
+	Verbose bool
+	// NoProgress drops progress records.
+	NoProgress bool
+
+	results []Result
+}
+
+// Handle implements [Handler].
+func (t *Text) Handle(r Record) error {
+	switch {
+	case r.Run != nil:
+		return t.say("", "evaluating %s", r.Run.Source)
+	case r.Plan != nil:
+		for _, note := range r.Plan.Notes {
+			if err := t.say("", "%s", note); err != nil {
+				return err
+			}
+		}
+		return nil
+	case r.Announce != nil:
+		a := r.Announce
+		return t.say("", "[%d/%d] %s: deploying %s to %s", a.Index, a.Total, a.Node, systemName(a.Toplevel), login(a.User, a.Host))
+	case r.Progress != nil:
+		if t.NoProgress {
+			return nil
+		}
+		if r.Progress.FromHost {
+			return t.line("%s | %s", r.Progress.Node, Printable(r.Progress.Text))
+		}
+		return t.say(r.Progress.Node, "%s", r.Progress.Text)
+	case r.Phase != nil:
+		return t.phase(*r.Phase)
+	case r.Result != nil:
+		return t.result(*r.Result)
+	case r.Summary != nil:
+		return t.summary(*r.Summary)
+	}
+	return nil
+}
+
+func (t *Text) phase(p Phase) error {
+	switch {
+	case !p.OK:
+		// The result that follows gives the reason, so here it would stand twice.
+		if p.Node != "" {
+			return nil
+		}
+		return t.say("", "%s: %s", p.Name, p.Detail)
+	case p.Detail != "":
+		if err := t.say(p.Node, "%s", p.Detail); err != nil {
+			return err
+		}
+	case t.Verbose:
+		if err := t.say(p.Node, "%s done in %s", p.Name, duration(p.Seconds)); err != nil {
+			return err
+		}
+	}
+	for _, note := range p.Notes {
+		if err := t.say(p.Node, "note: %s", note); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *Text) result(r Result) error {
+	t.results = append(t.results, r)
+	text := string(r.Verdict)
+	if r.Reason != "" {
+		text += ": " + r.Reason
+	}
+	return t.say(r.Node, "%s", text)
+}
+
+// summary prints the table and, for each node that is not as wanted, what
+// happened, what it means and what to do.
+func (t *Text) summary(s Summary) error {
+	var b strings.Builder
+	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "NODE\tVERDICT\tGENERATION\tTIME")
+	good := 0
+	for _, r := range t.results {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", r.Node, r.Verdict, generations(r), duration(r.Seconds))
+		if r.Verdict.Good() {
+			good++
+		}
+	}
+	_ = table.Flush()
+	for _, r := range t.results {
+		if r.Verdict.Good() {
+			continue
+		}
+		fmt.Fprintf(&b, "\n%s: %s\n  %s\n", r.Node, r.Verdict, r.Meaning)
+		if r.Reason != "" {
+			fmt.Fprintf(&b, "  %s\n", strings.ReplaceAll(Printable(r.Reason), "\n", "\n  "))
+		}
+		for _, note := range r.Notes {
+			fmt.Fprintf(&b, "  note: %s\n", Printable(note))
+		}
+		if r.Next != "" {
+			fmt.Fprintf(&b, "  next: %s\n", r.Next)
+		}
+	}
+	fmt.Fprintf(&b, "\n%s\n", ending(len(t.results), good, s))
+	_, err := io.WriteString(t.Out, b.String())
+	return err
+}
+
+func ending(total, good int, s Summary) string {
+	nodes := "nodes"
+	if total == 1 {
+		nodes = "node"
+	}
+	switch {
+	case s.Interrupted:
+		return fmt.Sprintf("interrupted: %d of %d %s as wanted, in %s", good, total, nodes, duration(s.Seconds))
+	case good == total:
+		return fmt.Sprintf("%d %s as wanted, in %s", total, nodes, duration(s.Seconds))
+	}
+	return fmt.Sprintf("%d of %d %s as wanted, in %s; not: %s", good, total, nodes, duration(s.Seconds), strings.Join(s.Failed, ", "))
+}
+
+func generations(r Result) string {
+	show := func(s *State) string {
+		if s == nil || s.Generation == 0 {
+			return "?"
+		}
+		return fmt.Sprint(s.Generation)
+	}
+	switch {
+	case r.From == nil && r.To == nil:
+		return "-"
+	case r.To == nil || r.From != nil && r.From.Generation == r.To.Generation:
+		return show(r.From)
+	}
+	return show(r.From) + " → " + show(r.To)
+}
+
+func (t *Text) say(node, format string, args ...any) error {
+	text := Printable(fmt.Sprintf(format, args...))
+	if node != "" {
+		text = node + ": " + text
+	}
+	// A text of several lines keeps them together under its first.
+	return t.line("%s", strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n  "))
+}
+
+func (t *Text) line(format string, args ...any) error {
+	_, err := fmt.Fprintf(t.Err, format+"\n", args...)
+	return err
+}
+
+// Printable makes control characters and invalid bytes of foreign text visible,
+// all but tabs and the ends of lines.
+func Printable(s string) string {
+	s = strings.ToValidUTF8(s, "�")
+	if !strings.ContainsFunc(s, hidden) {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if hidden(r) {
+			// As a Go escape, without the quotes around it.
+			q := fmt.Sprintf("%+q", r)
+			b.WriteString(q[1 : len(q)-1])
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// hidden are the characters that act on a terminal or can't be seen:
+// controls (Cc) and formats such as those that turn the direction of text (Cf).
+func hidden(r rune) bool {
+	return r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r))
+}
+
+func duration(seconds float64) string {
+	d := time.Duration(seconds * float64(time.Second))
+	switch {
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1fs", seconds)
+	case d < time.Minute:
+		return fmt.Sprintf("%.0fs", seconds)
+	}
+	return d.Round(time.Second).String()
+}
+
+// systemName is a store path without its folder and hash.
+func systemName(toplevel string) string {
+	name := toplevel[strings.LastIndex(toplevel, "/")+1:]
+	if len(name) > 33 && name[32] == '-' {
+		return name[33:]
+	}
+	return name
+}
+
+func login(user, host string) string {
+	if user == "" {
+		return host
+	}
+	return user + "@" + host
+}

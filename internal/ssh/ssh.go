@@ -1,0 +1,311 @@
+// Package ssh makes the one connection of a node and runs everything over it.
+//
+// Every connection is made by the OpenSSH client with one generated
+// configuration file (see [config]), so commands, copy, reconnect and hops
+// have the same identity and trust. One master connection is opened per node;
+// everything else rides on it and can't dial on its own.
+package ssh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/deploy-ssh/deploy-ssh/internal/child"
+	"github.com/deploy-ssh/deploy-ssh/internal/hostkeys"
+)
+
+// Client opens connections for one run.
+type Client struct {
+	// Local runs the OpenSSH client.
+	Local child.Local
+	// Dir is the run's private directory.
+	Dir *RunDir
+	// TempDir is where saved host keys live when nothing better is writable;
+	// empty means /tmp.
+	TempDir string
+	// ConnectTimeout bounds each try to connect (ssh's ConnectTimeout); 0 means 15 s.
+	ConnectTimeout time.Duration
+	// LoginTimeout bounds a whole connection with its login; 0 means 150 s.
+	// It is long, because a host whose logind hangs takes two minutes to let
+	// anybody in, and is then quite able to be repaired.
+	LoginTimeout time.Duration
+	// CommandTimeout bounds each remote command that isn't the switch; 0 means 2 min.
+	CommandTimeout time.Duration
+}
+
+const (
+	defaultConnectTimeout = 15 * time.Second
+	defaultLoginTimeout   = 150 * time.Second
+	defaultCommandTimeout = 2 * time.Minute
+	// A frozen session ends after 3 intervals without an answer.
+	keepaliveSeconds = 10
+	keepaliveCount   = 3
+	// closeTimeout bounds the polite end of a connection.
+	closeTimeout = 5 * time.Second
+)
+
+// Conn is an open master connection to one node.
+type Conn struct {
+	client *Client
+	// destination is what ssh is told to connect to.
+	destination string
+	config      string
+	rider       string
+	controlPath string
+	// Trust tells which host keys this connection was checked against.
+	Trust hostkeys.Trust
+
+	end  context.CancelFunc
+	done chan struct{} // closed when the master's process has ended
+	// words is the master's standard error; read only after done is closed.
+	words *child.Tail
+}
+
+// riderHost is the destination of everything that rides on the master. It is
+// made up, so that brackets, zones, odd users and a host called localhost play
+// no part in what Nix makes of its store URL.
+const riderHost = "deploy-ssh-node"
+
+// Connect opens the master connection of a node. name is the node's name, used
+// in errors and for file names; it must be unique in the run and [pasteable]
+// as a file name, which node names are.
+func (c *Client) Connect(ctx context.Context, name string, s Settings) (*Conn, error) {
+	conn, err := c.prepare(name, s)
+	if err != nil {
+		return nil, err
+	}
+	if err := conn.open(ctx); err != nil {
+		return nil, err
+	}
+	return conn, nil
+}
+
+// prepare writes the node's configuration without connecting to anything.
+func (c *Client) prepare(name string, s Settings) (*Conn, error) {
+	// Names can be long and control sockets' paths can't be, so the number of
+	// the directory's entries makes the short name.
+	dir, err := os.MkdirTemp(c.Dir.Path, "n")
+	if err != nil {
+		return nil, fmt.Errorf("preparing the connection of %s: %w", name, err)
+	}
+	sub := &RunDir{Path: dir}
+	conn := &Conn{client: c, destination: s.Host, controlPath: filepath.Join(dir, "ctl")}
+
+	f := files{controlPath: conn.controlPath}
+	if s.Key != "" {
+		if f.key, err = sub.Plain(s.Key, "id", ".pub", "-cert.pub"); err != nil {
+			return nil, err
+		}
+	}
+	if s.ClientConfig != "" {
+		// A copy, because Include globs its path, ignores a missing file and refuses
+		// foreign owners, all of which -F does not.
+		text, err := os.ReadFile(s.ClientConfig)
+		if err != nil {
+			return nil, fmt.Errorf("reading the client configuration: %w", err)
+		}
+		if f.clientConfig, err = sub.Write("client", string(text)); err != nil {
+			return nil, err
+		}
+	}
+	if len(s.HostKeys) > 0 {
+		f.pinned = true
+		if f.knownHosts, err = sub.Write("pin", hostkeys.PinFile(s.HostKeys)); err != nil {
+			return nil, err
+		}
+		conn.Trust = hostkeys.Trust{Pinned: true}
+	} else {
+		conn.Trust = hostkeys.FirstUse(s.Key, c.TempDir)
+		if conn.Trust.File != "" {
+			if f.knownHosts, err = sub.Plain(conn.Trust.File, "saved"); err != nil {
+				return nil, err
+			}
+		}
+	}
+	text := config(s, f, limits{
+		connectSeconds:   max(1, int(or(c.ConnectTimeout, defaultConnectTimeout).Seconds())),
+		keepaliveSeconds: keepaliveSeconds,
+		keepaliveCount:   keepaliveCount,
+	})
+	if conn.config, err = sub.Write("config", text); err != nil {
+		return nil, err
+	}
+	if conn.rider, err = sub.Write("rider", riderConfig(conn.controlPath)); err != nil {
+		return nil, err
+	}
+	return conn, nil
+}
+
+// open starts the master and waits until it takes riders.
+func (c *Conn) open(ctx context.Context) error {
+	doing := "connecting to " + c.destination
+	limit := or(c.client.LoginTimeout, defaultLoginTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no login within %v", limit))
+	defer cancel()
+
+	// The master lives as long as the connection, not as long as this call.
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	words := &child.Tail{Limit: 64 << 10}
+	cmd, err := c.client.Local.Start(life, child.Command{
+		Name:   "ssh",
+		Args:   []string{"-F", c.config, "-o", "ControlMaster=yes", "-N", "--", c.destination},
+		Stderr: words,
+	})
+	if err != nil {
+		end()
+		return &Error{Kind: Unreachable, Doing: doing, Cause: err}
+	}
+	done := make(chan struct{})
+	go func() {
+		_ = cmd.Wait()
+		close(done)
+	}()
+	c.end, c.done, c.words = end, done, words
+
+	// ssh binds the socket under another name and moves it into place when it
+	// listens, after the login; so its presence is the sign.
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-done:
+			end()
+			said := essence(words.Text())
+			return &Error{Kind: classify(said), Doing: doing, Words: or(said, "ssh ended without a word")}
+		case <-ctx.Done():
+			end()
+			<-done
+			return &Error{Kind: Unreachable, Doing: doing, Words: essence(words.Text()), Cause: context.Cause(ctx)}
+		case <-tick.C:
+			if _, err := os.Stat(c.controlPath); err == nil {
+				return nil
+			}
+		}
+	}
+}
+
+// Reopen makes a new master from the same configuration after the old one was lost.
+func (c *Conn) Reopen(ctx context.Context) error {
+	c.end()
+	<-c.done
+	_ = os.Remove(c.controlPath)
+	return c.open(ctx)
+}
+
+// Alive reports whether the master's process still runs. A connection can be
+// dead before its master notices: see the keepalive.
+func (c *Conn) Alive() bool {
+	select {
+	case <-c.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// Script is one remote command: text for sh on the host.
+type Script struct {
+	// Doing names it in errors, such as "reading the state of db".
+	Doing string
+	// Text is POSIX shell. Its standard input is empty.
+	Text string
+	// Output receives what the script prints, as it comes; nil drops it.
+	Output io.Writer
+	// Timeout bounds it; 0 means the client's CommandTimeout, negative no bound.
+	Timeout time.Duration
+}
+
+// Run runs a script on the host.
+// An [*ExitError] is the script's own failure; an [*Error] is one of the way there,
+// after which nothing is known of what the script did.
+func (c *Conn) Run(ctx context.Context, s Script) error {
+	timeout := s.Timeout
+	if timeout == 0 {
+		timeout = or(c.client.CommandTimeout, defaultCommandTimeout)
+	}
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %v", timeout))
+		defer cancel()
+	}
+	if s.Output == nil {
+		s.Output = io.Discard
+	}
+	marker := newMarker()
+	answer := newFrame(marker, s.Output)
+	// Every login shell reads this line alike: bash, dash, fish, zsh, tcsh, mksh.
+	result, err := c.client.Local.Run(ctx, child.Command{
+		Name:    "ssh",
+		Args:    []string{"-F", c.rider, "-T", "--", riderHost, "exec /bin/sh"},
+		Stdin:   strings.NewReader(wrap(marker, s.Text)),
+		Stdout:  answer,
+		Subject: s.Doing,
+	})
+	said := essence(strings.ToValidUTF8(string(result.Stderr), "�"))
+	switch noise := answer.noisyLine(); {
+	case answer.failed != nil:
+		return fmt.Errorf("%s: %w", s.Doing, answer.failed)
+	case noise != "" && (answer.begun || context.Cause(ctx) == nil && c.Alive()):
+		if strings.Contains(noise, marker) {
+			return &Error{Kind: Noise, Doing: s.Doing, Words: "something on the host changes its output: lines come back with other line ends"}
+		}
+		return &Error{Kind: Noise, Doing: s.Doing,
+			Words: fmt.Sprintf("the login prints on standard output: %q (a login shell's start-up files must be silent for a command)", noise)}
+	case answer.ended && answer.status != 0:
+		return &ExitError{Doing: s.Doing, Status: answer.status, Words: strings.TrimSpace(said)}
+	case answer.ended:
+		// Whatever ssh itself made of the end, the script's own word counts.
+		return nil
+	case context.Cause(ctx) != nil:
+		return &Error{Kind: Lost, Doing: s.Doing, Words: said, Cause: context.Cause(ctx)}
+	}
+	var exit *child.Error
+	if errors.As(err, &exit) && errors.Is(exit.Cause, exec.ErrNotFound) {
+		return &Error{Kind: Lost, Doing: s.Doing, Cause: exit.Cause}
+	}
+	return &Error{Kind: Lost, Doing: s.Doing, Words: or(said, "the connection ended before the answer was whole")}
+}
+
+// NixStore returns the store URL of the node for Nix on the deployer, and the
+// environment that makes Nix ride on this connection. daemon is the path of
+// nix-daemon on the host.
+func (c *Conn) NixStore(daemon string) (url string, env []string) {
+	url = "ssh-ng://" + riderHost
+	if daemon != "" {
+		url += "?remote-program=" + daemon
+	}
+	return url, []string{"NIX_SSHOPTS=-F " + c.rider}
+}
+
+// Close ends the connection on a clock of its own, so that it works after a cancel.
+func (c *Conn) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	if c.Alive() {
+		_, _ = c.client.Local.Run(ctx, child.Command{
+			Name: "ssh", Args: []string{"-F", c.rider, "-O", "exit", "--", riderHost},
+		})
+		select {
+		case <-c.done:
+		case <-ctx.Done():
+		}
+	}
+	c.end()
+	<-c.done
+	_ = os.RemoveAll(filepath.Dir(c.controlPath))
+}
+
+func or[T comparable](v, fallback T) T {
+	var zero T
+	if v == zero {
+		return fallback
+	}
+	return v
+}

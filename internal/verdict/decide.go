@@ -1,0 +1,297 @@
+package verdict
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Host is what was seen of a host at one moment.
+type Host struct {
+	// BootID is the kernel's boot id; another one means that the host rebooted.
+	BootID string
+	// Running, Booted and Profile are the store paths that /run/current-system,
+	// /run/booted-system and /nix/var/nix/profiles/system lead to; empty when absent.
+	Running, Booted, Profile string
+	// Generation is the number of the system profile's generation; 0 when there is none.
+	Generation int
+	// Loader names the boot loader whose default entry was read, such as
+	// "systemd-boot"; empty when none was recognised.
+	Loader string
+	// BootEntry is the toplevel that the loader's default entry boots.
+	BootEntry string
+	// Container is the container manager's name; empty on a machine or VM.
+	Container string
+	// Lists are the files of /run/nixos that a switch which did not finish
+	// leaves behind, such as "start-list".
+	Lists []string
+	// FailedUnits are the units in state failed, sorted.
+	FailedUnits []string
+}
+
+// Boots reports whether the next boot leads to toplevel, as far as that can be read.
+// A container boots whatever its manager starts: there the profile is all there is.
+// Where the loader is not one that can be read, proven is false and boots tells
+// of the profile alone.
+func (h Host) Boots(toplevel string) (boots, proven bool) {
+	switch {
+	case h.Profile != toplevel:
+		return false, true
+	case h.Container != "":
+		return true, true
+	case h.Loader == "":
+		return true, false
+	}
+	return h.BootEntry == toplevel, true
+}
+
+// Finished reports whether the host runs toplevel and no switch left anything to do.
+func (h Host) Finished(toplevel string) bool {
+	return h.Running == toplevel && len(h.Lists) == 0
+}
+
+// Switch is what was seen of one supervised run of switch-to-configuration.
+type Switch struct {
+	// NotScheduled is why the run could not be started; empty when it was.
+	NotScheduled string
+	// Unit is the transient unit's name.
+	Unit string
+	// Ended is whether the run's result was read. Without it nothing is known
+	// of the end, whatever the connection said.
+	Ended bool
+	// StillRunning is set when the run was seen alive after its deadline.
+	StillRunning bool
+	// ServiceResult, ExitCode and ExitStatus are systemd's words, as in
+	// systemd.exec(5) "Environment Variables Set or Propagated by the Service Manager".
+	ServiceResult, ExitCode, ExitStatus string
+	// LockHeld is whether the last try ended on the lock; Holder names who has it.
+	LockHeld bool
+	Holder   string
+	// Tries is how often the switch was tried.
+	Tries int
+	// Words are what the switch itself said of its failure.
+	Words Words
+}
+
+// Words are the lines of a switch's log that carry meaning.
+// The texts are those of switch-to-configuration in nixpkgs.
+type Words struct {
+	// FailedUnits are from "warning: the following units failed: a, b".
+	FailedUnits []string
+	// RefusedJobs are the lines "Failed to start|restart|reload|stop UNIT".
+	RefusedJobs []string
+	// UserActivation are the users of "warning: user activation for NAME failed".
+	UserActivation []string
+	// Check is set by "Pre-switch checks failed" and names the check where it was named.
+	Check string
+	// Inhibited is set when critical components differ and the switch was refused.
+	Inhibited bool
+	// NoLogind is set when logind could not be asked for its users.
+	NoLogind bool
+	// LastError is the last line that reads as an error, for the reason.
+	LastError string
+}
+
+// code is the exit code as a number; ok is false when a signal ended the run.
+func (s Switch) code() (int, bool) {
+	if s.ExitCode != "exited" {
+		return 0, false
+	}
+	var n int
+	if _, err := fmt.Sscanf(s.ExitStatus, "%d", &n); err != nil {
+		return 0, false
+	}
+	return n, true
+}
+
+// ending says in words how the run ended.
+func (s Switch) ending() string {
+	n, exited := s.code()
+	text := "switch-to-configuration ended with exit code " + s.ExitStatus
+	if !exited {
+		text = fmt.Sprintf("switch-to-configuration was ended by signal %s", s.ExitStatus)
+	}
+	if exited && n == 0 {
+		return "switch-to-configuration ended with exit code 0"
+	}
+	if s.Words.LastError != "" {
+		text += ": " + s.Words.LastError
+	}
+	return text
+}
+
+// Decision is a verdict with the sentence that explains it in this case.
+type Decision struct {
+	Verdict Verdict
+	// Reason is what was seen; empty for a good verdict that needs no explanation.
+	Reason string
+	// Notes are true things that do not change the verdict.
+	Notes []string
+}
+
+// Activation judges the run of `switch-to-configuration test`.
+// A good end is Switched, which means only that the boot entry may be made.
+// seen is false when the host could not be looked at after the run.
+func Activation(wanted string, before Host, s Switch, after Host, seen bool) Decision {
+	moved := after.Running == wanted
+	switch {
+	case s.NotScheduled != "":
+		return Decision{Verdict: Unscheduled, Reason: s.NotScheduled}
+	case !seen:
+		return Decision{Verdict: Unknown, Reason: "the result of the switch was not read; its unit is " + s.Unit}
+	case after.BootID != before.BootID && !moved:
+		return Decision{Verdict: Rebooted, Reason: "the host rebooted during the switch and runs " + show(after.Running)}
+	case after.BootID != before.BootID:
+		return Decision{Verdict: Unknown, Reason: "the host rebooted during the switch; it runs the wanted system, but how it came there was not seen"}
+	case s.StillRunning:
+		return Decision{Verdict: TimedOut, Reason: fmt.Sprintf("unit %s still runs after its limit", s.Unit)}
+	case !s.Ended:
+		return Decision{Verdict: Unknown, Reason: "the switch left no result; its unit was " + s.Unit}
+	case s.ServiceResult == "timeout":
+		return Decision{Verdict: TimedOut, Reason: fmt.Sprintf("unit %s was stopped at its run time limit", s.Unit)}
+	case s.LockHeld:
+		return Decision{Verdict: Locked, Reason: lockReason(s)}
+	}
+
+	code, exited := s.code()
+	newly := minus(after.FailedUnits, before.FailedUnits)
+	switch {
+	case exited && code == 100 && before.Running == after.Running:
+		return Decision{Verdict: Refused, Reason: "the new system's init interface differs from the running one's: it needs a reboot"}
+	case exited && code == 1 && s.Words.Inhibited && before.Running == after.Running:
+		return Decision{Verdict: Refused, Reason: "critical components change, which needs a reboot: " + s.Words.LastError}
+	case exited && code == 1 && s.Words.Check != "" && before.Running == after.Running:
+		return Decision{Verdict: Refused, Reason: "pre-switch check failed: " + s.Words.Check}
+	case !moved:
+		return Decision{Verdict: ActivationFailed,
+			Reason: fmt.Sprintf("%s, and the host runs %s", s.ending(), show(after.Running))}
+	case exited && code == 2:
+		return Decision{Verdict: ActivationFailed, Reason: s.ending()}
+	case exited && code == 4:
+		return failedUnits(before, s, newly, after)
+	case !exited || code != 0:
+		return Decision{Verdict: Partial, Reason: s.ending() + left(after.Lists)}
+	case len(after.Lists) > 0:
+		return Decision{Verdict: Partial, Reason: s.ending() + left(after.Lists)}
+	}
+	return failedUnits(before, s, newly, after)
+}
+
+// failedUnits judges an activation that went through: exit code 0 or 4, and
+// the host runs the wanted system.
+//
+// A unit that had failed before and is wanted by an active target is tried by
+// every switch, fails again and gives 4. That is not this deploy's doing.
+// Everything else behind a 4 is.
+func failedUnits(before Host, s Switch, newly []string, after Host) Decision {
+	code, _ := s.code()
+	var notes []string
+	if old := intersect(after.FailedUnits, before.FailedUnits); len(old) > 0 {
+		notes = append(notes, "failed before and still: "+strings.Join(old, ", "))
+	}
+	var reasons []string
+	if len(newly) > 0 {
+		reasons = append(reasons, "failed units: "+strings.Join(newly, ", "))
+	}
+	if code == 4 {
+		if named := minus(minus(s.Words.FailedUnits, before.FailedUnits), newly); len(named) > 0 {
+			reasons = append(reasons, "failed during the switch: "+strings.Join(named, ", "))
+		}
+		for _, line := range s.Words.RefusedJobs {
+			// "Failed to start UNIT" of a unit that had failed before is the same news.
+			if !slices.ContainsFunc(before.FailedUnits, func(u string) bool { return strings.HasSuffix(line, " "+u) }) {
+				reasons = append(reasons, line)
+			}
+		}
+		if len(s.Words.UserActivation) > 0 {
+			reasons = append(reasons, "user activation failed for "+strings.Join(s.Words.UserActivation, ", "))
+		}
+		explained := len(s.Words.FailedUnits) > 0 && len(minus(s.Words.FailedUnits, before.FailedUnits)) == 0
+		if len(reasons) == 0 && !explained {
+			reasons = append(reasons, s.ending()+", and it named no unit that had failed before")
+		}
+	}
+	if len(reasons) > 0 {
+		return Decision{Verdict: Degraded, Reason: strings.Join(reasons, "; ") + left(after.Lists), Notes: notes}
+	}
+	if len(after.Lists) > 0 {
+		return Decision{Verdict: Partial, Reason: s.ending() + left(after.Lists), Notes: notes}
+	}
+	return Decision{Verdict: Switched, Notes: notes}
+}
+
+// Finalization judges the making of the boot entry, after the activation went through.
+// profileError is why the profile could not be set; empty when it was.
+func Finalization(wanted, profileError string, s Switch, after Host, seen bool) Decision {
+	boots, proven := after.Boots(wanted)
+	switch {
+	case profileError != "":
+		return Decision{Verdict: Unfinalized, Reason: "setting the system profile: " + profileError}
+	case s.NotScheduled != "":
+		return Decision{Verdict: Unfinalized, Reason: s.NotScheduled}
+	case !seen:
+		return Decision{Verdict: Unknown, Reason: "the host runs the wanted system; whether it boots it was not read; the unit is " + s.Unit}
+	case after.Running != wanted:
+		return Decision{Verdict: Unknown, Reason: "the host ran the wanted system, but now runs " + show(after.Running)}
+	case s.StillRunning:
+		return Decision{Verdict: Unfinalized, Reason: fmt.Sprintf("the boot loader run %s goes on after its limit; it was left alone", s.Unit)}
+	case !s.Ended:
+		return Decision{Verdict: Unfinalized, Reason: "the boot loader run left no result; its unit was " + s.Unit}
+	case s.LockHeld:
+		return Decision{Verdict: Unfinalized, Reason: lockReason(s)}
+	}
+	if code, exited := s.code(); !exited || code != 0 {
+		return Decision{Verdict: Unfinalized, Reason: s.ending()}
+	}
+	switch {
+	case !boots && after.Profile != wanted:
+		return Decision{Verdict: Unfinalized, Reason: "the system profile leads to " + show(after.Profile)}
+	case !boots:
+		return Decision{Verdict: Unfinalized,
+			Reason: fmt.Sprintf("switch-to-configuration ended with exit code 0, but the default entry of %s boots %s", after.Loader, show(after.BootEntry))}
+	case !proven:
+		return Decision{Verdict: Switched,
+			Notes: []string{"the boot entry can't be read on this host (no known boot loader), so it isn't proven; the profile is set"}}
+	}
+	return Decision{Verdict: Switched}
+}
+
+func lockReason(s Switch) string {
+	reason := "the lock of switch-to-configuration was held"
+	if s.Holder != "" {
+		reason += " by " + s.Holder
+	}
+	return fmt.Sprintf("%s through %d tries", reason, s.Tries)
+}
+
+func left(lists []string) string {
+	if len(lists) == 0 {
+		return ""
+	}
+	return "; left to do in /run/nixos: " + strings.Join(lists, ", ")
+}
+
+func show(path string) string {
+	if path == "" {
+		return "no system"
+	}
+	return path
+}
+
+func minus(a, b []string) []string {
+	return filter(a, func(s string) bool { return !slices.Contains(b, s) })
+}
+
+func intersect(a, b []string) []string {
+	return filter(a, func(s string) bool { return slices.Contains(b, s) })
+}
+
+func filter(a []string, keep func(string) bool) []string {
+	var out []string
+	for _, s := range a {
+		if keep(s) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
