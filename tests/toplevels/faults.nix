@@ -26,11 +26,11 @@ let
       "fault.service" = fault-service "Type=exec\nExecStart=/bin/sh -c 'sleep 2; exit 1'";
     };
     "hangs" = {
-      "fault.service" = fault-service "Type=oneshot\nTimeoutStartSec=infinity\nExecStart=/bin/sleep infinity";
+      "fault.service" = fault-service "Type=notify\nTimeoutStartSec=infinity\nExecStart=/bin/sleep infinity";
     };
     # hangs in starting, until another unit's stop cancels the job
     "cancelled" = {
-      "fault.service" = fault-service "Type=oneshot\nTimeoutStartSec=infinity\nExecStart=/bin/sleep infinity";
+      "fault.service" = fault-service "Type=notify\nTimeoutStartSec=infinity\nExecStart=/bin/sleep infinity";
       "fault-canceller.service" = fault-service "Type=exec\nExecStart=/bin/sh -c 'sleep 1; systemctl stop fault.service'";
     };
   };
@@ -65,7 +65,7 @@ in
   # Snippets of activation: before /etc is set up, and after.
   before = if log == null then "" else logs.${log};
   after = concatStringsSep "\n" [
-    (if activate == "fails" then "snippet=fault; false" else "")
+    (if activate == "fails" then "false; snippet fault" else "")
     (
       if given.killSessions or false then
         ''

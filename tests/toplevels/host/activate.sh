@@ -6,23 +6,29 @@
 
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
 systemConfig=${1:?usage: activate TOPLEVEL}
-status=0
-trap 'status=1; echo "Activation script snippet '\''$snippet'\'' failed ($?)"' ERR
+status=0 failed=0
+trap 'failed=$? status=1' ERR
 
 relink() { # TARGET LINK: replaced in one step
   ln -sfn "$1" "$2.tmp" && mv -fT "$2.tmp" "$2"
 }
 
-snippet=before
+# snippet NAME: tell how the commands since the last snippet went.
+snippet() {
+  [ "$failed" = 0 ] || printf "Activation script snippet '%s' failed (%s)\n" "$1" "$failed"
+  failed=0
+}
+
 . "$systemConfig/activation/before"
 
-snippet=etc
 echo "setting up /etc..."
 relink "$(readlink -f "$systemConfig/etc")" /etc/static
 # Debian's own enabled units stand in a real /etc/systemd/system; NixOS has a
-# link there. They move once to where they are found behind the link.
+# link there. They move once to where they are found behind the link; all but
+# nginx, which only a toplevel may start.
 if [ -d /etc/systemd/system ] && [ ! -L /etc/systemd/system ] && [ -d /etc/static/systemd/system ]; then
   cp -a --no-clobber /etc/systemd/system/. /usr/lib/systemd/system/ 2>/dev/null
+  rm -f /usr/lib/systemd/system/*.target.wants/nginx.service
   mv /etc/systemd/system /etc/systemd/system.debian
 fi
 while IFS= read -r name; do
@@ -37,10 +43,10 @@ while IFS= read -r link; do
   [ -e "$link" ] || { echo "removing obsolete symlink ‘$link’..." && rm -f "$link"; }
 done < <(find /etc -xdev -type l -lname '/etc/static/*')
 
-snippet=after
+snippet etc
+
 . "$systemConfig/activation/after"
 
-snippet=links
 mkdir -p /nix/var/nix/gcroots
 relink "$(readlink -f "$systemConfig")" /run/current-system
 relink /run/current-system /nix/var/nix/gcroots/current-system

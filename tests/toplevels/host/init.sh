@@ -11,4 +11,4 @@ mkdir -p /nix/var/nix/gcroots
 ln -sfn /run/booted-system /nix/var/nix/gcroots/booted-system
 NIXOS_ACTION=boot "$systemConfig/activate" "$systemConfig"
 systemctl daemon-reload
-[ "${1:-}" = no-start ] || systemctl start --no-block default.target
+[ "${1:-}" = no-start ] || systemctl start --no-block multi-user.target default.target

@@ -12,6 +12,10 @@ if [ ! -f "$toplevel/nixos-version" ]; then
 fi
 nix-env -p /nix/var/nix/profiles/system --set "$toplevel"
 NIXOS_NO_CHECK=1 "$toplevel/bin/switch-to-configuration" boot
+# Debian's own units of the same names end before the toplevel's take their place.
+for unit in "$toplevel"/etc/systemd/system/*.service; do
+  systemctl stop "${unit##*/}" 2>/dev/null || true
+done
 "$toplevel/init" no-start
-systemd-tmpfiles --create --remove --exclude-prefix=/dev || true
-systemctl start default.target
+systemd-tmpfiles --create --remove --exclude-prefix=/dev 2>/dev/null || true
+systemctl start multi-user.target default.target

@@ -462,7 +462,7 @@ won't take effect until you reboot the system.
 fi
 
 connect_bus
-work=$(mktemp -d /run/nixos/.switch.XXXXXX) || fail "Failed to create a work directory"
+work=$(mktemp -d /run/switch-to-configuration.XXXXXX) || fail "Failed to create a work directory"
 declare -A after
 read_units state
 plan
