@@ -78,12 +78,14 @@ let
     "evalFailed"
     "problem"
   ];
-  sshFields = [
-    "host"
+  sharedFields = [
     "user"
     "key"
-    "hostKey"
     "options"
+  ];
+  sshFields = sharedFields ++ [
+    "host"
+    "hostKey"
   ];
 
   isDerivation = v: isAttrs v && (v.type or null) == "derivation";
@@ -132,13 +134,13 @@ let
       { "$nix" = kind v; };
   plain = v: if isList v then map scalar v else scalar v;
 
-  # An attribute set with its known fields only; unknown ones by name.
+  # An attribute set with its known fields; unknown ones by name.
   fields =
     known: v:
     if isAttrs v && !isDerivation v then
       mapAttrs (name: field: if elem name known then plain field else null) v
     else
-      { "$nix" = kind v; };
+      plain v;
 
   # Problems are { path, text }, the path as `nodes.web.toplevel`.
   problem = path: text: { inherit path text; };
@@ -401,7 +403,7 @@ in
     if !(isMap && hasNodes && value ? defaults) then
       { }
     else if isAttrs value.defaults && !isDerivation value.defaults && value.defaults ? ssh then
-      fields [ ] (removeAttrs value.defaults [ "ssh" ]) // { ssh = fields sshFields value.defaults.ssh; }
+      fields [ ] (removeAttrs value.defaults [ "ssh" ]) // { ssh = fields sharedFields value.defaults.ssh; }
     else
       fields [ ] value.defaults;
   nodes = map (entry: entry.node) finished;

@@ -115,26 +115,23 @@ func (b Builder) compare(nodes []Node, links []string) map[string]error {
 }
 
 // blame finds out, after a joint build failed, which systems are there and
-// what Nix said about the others. Nothing is built again.
+// what Nix said about the others. Nothing is built again: an output path alone
+// tells Nix no way to build it.
 func (b Builder) blame(ctx context.Context, nodes []Node, joint error) (map[string]error, error) {
 	failed := map[string]error{}
 	said := paragraphs(words(joint))
 	for i, n := range nodes {
-		valid, err := b.valid(ctx, n.Toplevel)
-		if err != nil {
+		// This also makes the link, of which the joint build made none.
+		_, err := b.realise(ctx, fmt.Sprintf("node-%d", i), []string{n.Toplevel}, nil)
+		if stopped(err) {
 			return nil, err
 		}
-		if !valid {
-			text, err := b.wordsAbout(ctx, n, said, joint)
-			if err != nil {
-				return nil, err
+		if err != nil && n.DrvPath != "" {
+			err, stop := b.wordsAbout(ctx, n, said, joint)
+			if stop != nil {
+				return nil, stop
 			}
-			failed[n.Name] = &child.Error{Subject: "building " + n.target(), ExitCode: 1, Stderr: text}
-			continue
-		}
-		// The joint build made no links at all.
-		if _, err := b.realise(ctx, fmt.Sprintf("valid-%d", i), []string{n.Toplevel}, nil); stopped(err) {
-			return nil, err
+			failed[n.Name] = err
 		} else if err != nil {
 			failed[n.Name] = err
 		}
@@ -142,37 +139,18 @@ func (b Builder) blame(ctx context.Context, nodes []Node, joint error) (map[stri
 	return failed, nil
 }
 
-func (b Builder) valid(ctx context.Context, path string) (bool, error) {
+// wordsAbout is an error of what Nix said about the node's own derivations.
+// The second result is an error that says nothing about the node.
+func (b Builder) wordsAbout(ctx context.Context, n Node, said []string, joint error) (error, error) {
 	result, err := b.Runner.Run(ctx, child.Command{
-		Name: "nix-store", Args: []string{"--check-validity", "--print-invalid", path}, Subject: "nix-store --check-validity",
+		Name: "nix-store", Args: []string{"--query", "--requisites", n.DrvPath}, Subject: "nix-store --query --requisites",
 	})
 	if stopped(err) {
-		return false, err
+		return nil, err
 	}
-	return err == nil && len(strings.TrimSpace(string(result.Stdout))) == 0, nil
-}
-
-// wordsAbout picks what Nix said about the node's own derivations.
-func (b Builder) wordsAbout(ctx context.Context, n Node, said []string, joint error) (string, error) {
 	about := map[string]bool{n.Toplevel: true}
-	if n.DrvPath == "" {
-		// Nothing to build: Nix looks for the path at its substituters only.
-		_, err := b.realise(ctx, "missing", []string{n.Toplevel}, nil)
-		if stopped(err) {
-			return "", err
-		} else if err != nil {
-			return words(err), nil
-		}
-	} else {
-		result, err := b.Runner.Run(ctx, child.Command{
-			Name: "nix-store", Args: []string{"--query", "--requisites", n.DrvPath}, Subject: "nix-store --query --requisites",
-		})
-		if stopped(err) {
-			return "", err
-		}
-		for _, path := range strings.Fields(string(result.Stdout)) {
-			about[path] = true
-		}
+	for _, path := range strings.Fields(string(result.Stdout)) {
+		about[path] = true
 	}
 	var own []string
 	for _, p := range said {
@@ -181,9 +159,9 @@ func (b Builder) wordsAbout(ctx context.Context, n Node, said []string, joint er
 		}
 	}
 	if len(own) == 0 {
-		return words(joint), nil
+		own = []string{words(joint)}
 	}
-	return strings.Join(own, "\n"), nil
+	return &child.Error{Subject: "building " + n.target(), ExitCode: 1, Stderr: strings.Join(own, "\n")}, nil
 }
 
 // paragraphs splits Nix's standard error into its errors: each begins with
@@ -214,7 +192,8 @@ func paragraphs(text string) []string {
 // names tells whether the first line of a paragraph has one of the paths in
 // quotes, which is how Nix writes them.
 func names(paragraph string, paths map[string]bool) bool {
-	for i, part := range strings.Split(paragraph, "'") {
+	first, _, _ := strings.Cut(paragraph, "\n")
+	for i, part := range strings.Split(first, "'") {
 		if i%2 == 1 && paths[strings.TrimSuffix(part, "!out")] {
 			return true
 		}

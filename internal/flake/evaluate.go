@@ -80,6 +80,9 @@ func (e Evaluator) alone(ctx context.Context, r Request, node Node) (Node, error
 	var failed *child.Error
 	if errors.As(err, &failed) && failed.Cause == nil {
 		node.EvalError = words(failed)
+		if !r.ShowTrace {
+			node.EvalError = withoutOwnFrames(node.EvalError)
+		}
 		return node, nil
 	}
 	if err != nil {
@@ -177,16 +180,9 @@ func decode(ref string, answer []byte) (document, error) {
 	}
 	problems := settings.Problems(ref, found)
 	var doc document
-	if len(found) == 0 {
-		if err := json.Unmarshal(answer, &doc); err != nil {
-			return document{}, &MapError{Ref: ref, Cause: fmt.Errorf("the answer of nix eval: %w", err)}
-		}
-	} else {
-		var partial struct {
-			Problems []struct{ Path, Text string }
-		}
-		_ = json.Unmarshal(answer, &partial)
-		doc.Problems = partial.Problems
+	// Where a shape is wrong this reads the rest all the same.
+	if err := json.Unmarshal(answer, &doc); err != nil && len(found) == 0 {
+		return document{}, &MapError{Ref: ref, Cause: fmt.Errorf("the answer of nix eval: %w", err)}
 	}
 	for _, p := range doc.Problems {
 		problems = append(problems, settings.Problem{Source: ref, Path: p.Path, Text: p.Text})

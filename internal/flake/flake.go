@@ -110,3 +110,25 @@ func words(err error) string {
 	}
 	return err.Error()
 }
+
+// withoutOwnFrames takes from Nix's words the frames of its trace that lie in
+// the expression of this program (Nix calls it «string»): they are nothing
+// that the operator wrote.
+func withoutOwnFrames(text string) string {
+	var kept []string
+	for _, block := range strings.Split(text, "\n\n") {
+		head, frame, found := strings.Cut(block, "\n")
+		if !strings.HasPrefix(strings.TrimSpace(head), "…") && found {
+			// The first frame follows the word error: without a blank line.
+			if strings.HasPrefix(strings.TrimSpace(frame), "…") && strings.Contains(frame, "\n         at «string»:") {
+				kept = append(kept, head)
+				continue
+			}
+		}
+		if strings.HasPrefix(strings.TrimSpace(head), "…") && strings.HasPrefix(strings.TrimSpace(frame), "at «string»:") {
+			continue
+		}
+		kept = append(kept, block)
+	}
+	return strings.Join(kept, "\n\n")
+}

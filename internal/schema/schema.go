@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"sort"
 	"strconv"
 	"strings"
@@ -95,6 +96,22 @@ func Description(rule string) string {
 	text, _ := def["description"].(string)
 	return text
 }
+
+// Matches tells whether a text has the pattern of an entry of $defs.
+func Matches(rule, text string) bool {
+	return patterns()[rule].MatchString(text)
+}
+
+var patterns = sync.OnceValue(func() map[string]*regexp.Regexp {
+	all := map[string]*regexp.Regexp{}
+	for name, def := range definitions() {
+		object, _ := def.(map[string]any)
+		if pattern, ok := object["pattern"].(string); ok {
+			all[name] = regexp.MustCompile(pattern)
+		}
+	}
+	return all
+})
 
 // Shown quotes a wrong value for the head of an error, as `"x": `. It is empty
 // for keys: somebody may have pasted the key itself where its path belongs.
@@ -225,6 +242,10 @@ func collect(e *jsonschema.ValidationError, root any, problems []Problem) []Prob
 	found := lookup(root, e.InstanceLocation)
 	switch k := e.ErrorKind.(type) {
 	case *kind.AdditionalProperties:
+		if isNote(found) {
+			p.Text = fmt.Sprintf("found %s; wanted an object with fields", describe(found))
+			break
+		}
 		for _, name := range k.Properties {
 			known := properties(rule, e.SchemaURL)
 			problems = append(problems, Problem{
@@ -245,6 +266,8 @@ func collect(e *jsonschema.ValidationError, root any, problems []Problem) []Prob
 		p.Text = Shown(rule, found) + "wanted " + Description(rule)
 	case *kind.Required:
 		p.Text = fmt.Sprintf("the field %s is missing", strings.Join(k.Missing, ", "))
+	case *kind.Const:
+		p.Text = fmt.Sprintf("found %s; wanted %v", describe(found), k.Want)
 	default:
 		p.Text = e.Error()
 	}
@@ -315,13 +338,20 @@ func describe(value any) string {
 	case []any:
 		return "a list"
 	case map[string]any:
-		// contract.nix notes so what JSON can't carry.
-		if what, ok := v["$nix"].(string); ok && len(v) == 1 {
-			return what
+		if isNote(v) {
+			return fmt.Sprint(v["$nix"])
 		}
 		return "an object"
 	}
 	return fmt.Sprintf("%v", value)
+}
+
+// isNote tells the object that contract.nix puts in the place of a value that
+// JSON can't carry: {"$nix": "a function"}.
+func isNote(value any) bool {
+	object, _ := value.(map[string]any)
+	_, noted := object["$nix"].(string)
+	return noted && len(object) == 1
 }
 
 func wantedTypes(types []string, rule string) string {

@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
+	"unicode"
 
 	"github.com/deploy-ssh/deploy-ssh/internal/schema"
 	"golang.org/x/crypto/ssh"
@@ -30,8 +30,6 @@ var refused = map[string]string{
 	"loglevel":                "the program reads why ssh refused",
 }
 
-var optionForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]*=[^ ]`)
-
 // CheckOption says what is wrong with an item of an options list (FR-017).
 func CheckOption(item string) error {
 	shown := schema.Shown("option", item)
@@ -39,7 +37,7 @@ func CheckOption(item string) error {
 	switch {
 	case strings.HasPrefix(item, "-"):
 		return fmt.Errorf("%sis in command-line form; wanted %s", shown, schema.Description("option"))
-	case !optionForm.MatchString(item) || hasControl(item):
+	case !schema.Matches("option", item) || hasControl(item):
 		return fmt.Errorf("%swanted %s", shown, schema.Description("option"))
 	}
 	if why, found := refused[strings.ToLower(key)]; found {
@@ -51,9 +49,8 @@ func CheckOption(item string) error {
 // CheckHost says what is wrong with a host; empty is right.
 func CheckHost(host string) error {
 	bare := unbracket(host)
-	wrong := strings.HasPrefix(bare, "-") || hasControl(bare) || !isOneWord(bare) ||
-		strings.ContainsAny(bare, "*?!,\"'`\\#$&();<=>@/{|}[]")
-	if wrong {
+	// The patterns of the schema have no way to write a backslash.
+	if !schema.Matches("host", bare) || strings.ContainsAny(bare, `\[]`) || hasBlank(bare) || hasControl(bare) {
 		return fmt.Errorf("%swanted %s", schema.Shown("host", host), schema.Description("host"))
 	}
 	return nil
@@ -61,9 +58,8 @@ func CheckHost(host string) error {
 
 // CheckUser says what is wrong with a login name; empty is right.
 func CheckUser(user string) error {
-	wrong := strings.HasPrefix(user, "-") || hasControl(user) || !isOneWord(user) ||
-		strings.ContainsAny(user, "*?!,\"'`#%&();<=>@/{|}")
-	if wrong || strings.HasSuffix(user, `\`) {
+	// ssh refuses a backslash at the end; elsewhere it parts domain and user.
+	if !schema.Matches("user", user) || strings.HasSuffix(user, `\`) || hasBlank(user) || hasControl(user) {
 		return fmt.Errorf("%swanted %s", schema.Shown("user", user), schema.Description("user"))
 	}
 	return nil
@@ -75,7 +71,7 @@ func CheckKey(path string) error {
 	switch {
 	case strings.Contains(path, "PRIVATE KEY"):
 		return errors.New("this is a private key; wanted the path of its file")
-	case hasControl(path) || strings.Contains(path, `"`):
+	case !schema.Matches("key", path) || hasControl(path):
 		return fmt.Errorf("wanted %s", schema.Description("key"))
 	}
 	return nil
@@ -145,10 +141,10 @@ func unbracket(host string) string {
 	return host
 }
 
-func isOneWord(s string) bool {
-	return s == "" || len(strings.Fields(s)) == 1 && strings.TrimSpace(s) == s
-}
+func hasBlank(s string) bool { return strings.ContainsFunc(s, unicode.IsSpace) }
 
+// hasControl also finds the NUL byte, which the patterns of the schema can't
+// name because Nix can't.
 func hasControl(s string) bool {
 	return strings.ContainsFunc(s, func(r rune) bool { return r < 0x20 || r == 0x7f })
 }

@@ -1,0 +1,142 @@
+package schema
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/deploy-ssh/deploy-ssh/nix"
+	"github.com/google/go-cmp/cmp"
+)
+
+const head = `"version":1,"ordered":true,"problems":[],"unmatched":[]`
+
+func TestCheckContract(t *testing.T) {
+	for _, test := range []struct {
+		name, document string
+		want           []string
+	}{
+		{
+			name:     "complete",
+			document: `{` + head + `,"defaults":{"ssh":{"user":"u","options":["Port=1"]}},"nodes":[{"name":"web","selected":true,"host":"h","tags":["a"],"ssh":{"hostKey":"k"},"toplevel":"/nix/store/x","drvPath":null,"system":null}]}`,
+		},
+		{
+			name:     "unknown fields everywhere",
+			document: `{` + head + `,"noeds":null,"defaults":{"user":null,"ssh":{"hostKey":null}},"nodes":[{"name":"web","selected":true,"hots":null,"ssh":{"option":null}}]}`,
+			want: []string{
+				`defaults.ssh.hostKey: unknown field "hostKey" (known: key, options, user)`,
+				`defaults.user: unknown field "user" (known: ssh)`,
+				`nodes[0].hots: unknown field "hots"; did you mean "host"? (known: host, name, ssh, tags, toplevel)`,
+				`nodes[0].ssh.option: unknown field "option"; did you mean "options"? (known: host, hostKey, key, options, user)`,
+				`noeds: unknown field "noeds"; did you mean "nodes"? (known: defaults, nodes, order)`,
+			},
+		},
+		{
+			name:     "what JSON can't carry",
+			document: `{` + head + `,"defaults":{},"nodes":[{"name":"web","selected":true,"ssh":{"key":{"$nix":"a Nix path"}}}]}`,
+			want:     []string{`nodes[0].ssh.key: found a Nix path; wanted a string: ` + Description("key")},
+		},
+		{
+			name:     "another version",
+			document: `{"version":2,"ordered":true,"problems":[],"unmatched":[],"defaults":{},"nodes":[]}`,
+			want:     []string{"version: found the number 2; wanted 1"},
+		},
+		{
+			name:     "nothing",
+			document: `{}`,
+			want:     []string{": the field version, ordered, defaults, nodes, problems, unmatched is missing"},
+		},
+		{
+			name:     "illegal names",
+			document: `{` + head + `,"defaults":{},"nodes":[{"name":"-a","selected":true,"tags":["x y"]}]}`,
+			want: []string{
+				`nodes[0].name: "-a": wanted ` + Description("name"),
+				`nodes[0].tags[0]: "x y": wanted ` + Description("name"),
+			},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			problems, err := Check(Contract, []byte(test.document))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, p := range problems {
+				got = append(got, Location(p.Path)+": "+p.Text)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("-want +got\n%s", diff)
+			}
+		})
+	}
+}
+
+// Nix (POSIX ERE), Go (RE2) and front-ends (ECMA-262) read the same patterns.
+func TestPatternsAreReadAlikeEverywhere(t *testing.T) {
+	var patterns []string
+	var walk func(any)
+	walk = func(v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			for key, child := range v {
+				if text, ok := child.(string); ok && key == "pattern" {
+					patterns = append(patterns, text)
+				}
+				walk(child)
+			}
+		case []any:
+			for _, child := range v {
+				walk(child)
+			}
+		}
+	}
+	var root any
+	if err := json.Unmarshal(nix.Schema, &root); err != nil {
+		t.Fatal(err)
+	}
+	walk(root)
+	if len(patterns) < 5 {
+		t.Fatalf("found only %d patterns", len(patterns))
+	}
+	for _, p := range patterns {
+		inClass := false
+		for i, r := range p {
+			switch {
+			case r == '\\':
+				t.Errorf("%q: a backslash means something else in each dialect", p)
+			case r == '[' && !inClass:
+				inClass = true
+			case r == ']':
+				inClass = false
+			case r == '.' && !inClass:
+				t.Errorf("%q: a dot matches a newline in Nix", p)
+			case r == '(' && !inClass && strings.HasPrefix(p[i:], "(?"):
+				t.Errorf("%q: no dialect shares groups with a question mark", p)
+			}
+		}
+		for _, class := range []string{"[[:", "[]", "[^]"} {
+			if strings.Contains(p, class) {
+				t.Errorf("%q: %s means something else in ECMA-262", p, class)
+			}
+		}
+	}
+}
+
+func FuzzCheck(f *testing.F) {
+	f.Add([]byte(`{` + head + `,"defaults":{},"nodes":[{"name":"web","selected":true}]}`))
+	f.Add([]byte(`{"nodes":[{"ssh":{"options":[{"$nix":"a"}]}},[],null,1e400]}`))
+	f.Add([]byte(`{"a":{"a":[{"b":1,"b":2}]}}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, document := range []string{Contract, Environment} {
+			problems, err := Check(document, data)
+			if err == nil && !json.Valid(data) {
+				t.Errorf("%q was taken for JSON", data)
+			}
+			for _, p := range problems {
+				if p.Text == "" {
+					t.Errorf("%q: a problem at %v without words", data, p.Path)
+				}
+			}
+		}
+	})
+}

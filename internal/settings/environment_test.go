@@ -1,0 +1,93 @@
+package settings
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestParseEnvironment(t *testing.T) {
+	got, err := ParseEnvironment([]string{
+		"PATH=/bin", "DEPLOY_SSH_USER=ops", "DEPLOY_SSH_KEY=/my key", "DEPLOY_SSH_CONFIG=~/c",
+		`DEPLOY_SSH_NODES={"defaults":{"user":null,"options":["Port=2222"]},"nodes":{"web":{"host":"10.0.0.1"},"db":null}}`,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Environment{
+		User: "ops", Key: "/my key", Config: "~/c",
+		Defaults: SSH{Options: []string{"Port=2222"}},
+		Nodes:    map[string]SSH{"web": {Host: "10.0.0.1"}, "db": {}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	if got, err := ParseEnvironment([]string{"DEPLOY_SSH_NODES= ", "DEPLOY_SSH_USER="}); err != nil || !cmp.Equal(got, Environment{}) {
+		t.Errorf("empty variables: got %+v, %v", got, err)
+	}
+}
+
+func TestParseEnvironmentProblems(t *testing.T) {
+	for _, test := range []struct {
+		name, entry, want string
+	}{
+		{"unknown variable", "DEPLOY_SSH_NODE={}", `DEPLOY_SSH_NODE: unknown variable; did you mean "DEPLOY_SSH_NODES"?`},
+		{"bad user", "DEPLOY_SSH_USER=a b", `DEPLOY_SSH_USER: "a b": wanted a user name`},
+		{"pasted key", "DEPLOY_SSH_KEY=-----BEGIN OPENSSH PRIVATE KEY-----\nhunter2", "DEPLOY_SSH_KEY: this is a private key; wanted the path of its file"},
+		{"no JSON", "DEPLOY_SSH_NODES={\n  \"nodes\": }", "DEPLOY_SSH_NODES: line 2, column 12: not JSON: invalid character '}'"},
+		{"cut off", `DEPLOY_SSH_NODES={"nodes": {`, "DEPLOY_SSH_NODES: line 1, column 11: not JSON: unexpected end"},
+		{"two documents", `DEPLOY_SSH_NODES={} {}`, "not JSON: invalid character '{' after top-level value"},
+		{"no object", `DEPLOY_SSH_NODES=[]`, "DEPLOY_SSH_NODES: found a list; wanted an object with fields"},
+		{"key twice", `DEPLOY_SSH_NODES={"nodes":{"web":{},"web":{}}}`, "nodes.web is given twice"},
+		{"unknown field", `DEPLOY_SSH_NODES={"nodes":{"web":{"hots":"x"}}}`, `DEPLOY_SSH_NODES nodes.web.hots: unknown field "hots"; did you mean "host"?`},
+		{"unknown at the root", `DEPLOY_SSH_NODES={"node":{}}`, `DEPLOY_SSH_NODES node: unknown field "node"; did you mean "nodes"? (known: defaults, nodes)`},
+		{"shared host key", `DEPLOY_SSH_NODES={"defaults":{"hostKey":"x"}}`, "DEPLOY_SSH_NODES defaults.hostKey: a pinned host key belongs to one node"},
+		{"flag as option", `DEPLOY_SSH_NODES={"defaults":{"options":["Port=1","-v"]}}`, `DEPLOY_SSH_NODES defaults.options[1]: "-v": is in command-line form`},
+		{"refused keyword", `DEPLOY_SSH_NODES={"defaults":{"options":["loglevel=QUIET"]}}`, `defaults.options[0]: "loglevel=QUIET": the keyword loglevel can't be set here`},
+		{"wrong type", `DEPLOY_SSH_NODES={"nodes":{"web":{"user":5}}}`, "DEPLOY_SSH_NODES nodes.web.user: found the number 5; wanted a string: a user name"},
+		{"options as text", `DEPLOY_SSH_NODES={"nodes":{"web":{"options":"Port=1"}}}`, `nodes.web.options: found the string "Port=1"; wanted a list`},
+		{"illegal name", `DEPLOY_SSH_NODES={"nodes":{"a b":{}}}`, `DEPLOY_SSH_NODES nodes."a b": "a b": wanted a name of letters`},
+		{"key in the map", `DEPLOY_SSH_NODES={"nodes":{"w":{"key":"BEGIN PRIVATE KEY\nhunter2"}}}`, "nodes.w.key: this is a private key"},
+		{"key in a wrong place", `DEPLOY_SSH_NODES={"nodes":{"w":"BEGIN PRIVATE KEY\nhunter2"}}`, "nodes.w: found a string; wanted an object"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := ParseEnvironment([]string{test.entry})
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got  %v\nwant %s", err, test.want)
+			}
+			if err != nil && strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("the error shows the key: %v", err)
+			}
+		})
+	}
+}
+
+func TestParseEnvironmentReportsEverything(t *testing.T) {
+	_, err := ParseEnvironment([]string{"DEPLOY_SSH_X=", "DEPLOY_SSH_USER=-", "DEPLOY_SSH_NODES={"})
+	if got := strings.Count(err.Error(), "\n") + 1; got != 3 {
+		t.Errorf("got %d problems, want 3:\n%v", got, err)
+	}
+}
+
+func FuzzParseEnvironment(f *testing.F) {
+	f.Add(`{"defaults":{"user":"u"},"nodes":{"web":{"options":["Port=1"],"hostKey":"x"}}}`)
+	f.Add(`{"nodes":{"web":{"web":[{}]},"web":1}}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		env, err := ParseEnvironment([]string{KeyNodes + "=" + text})
+		if err != nil {
+			return
+		}
+		// What was accepted resolves, or says why not; it never panics.
+		flake := Flake{Source: "f"}
+		for name := range env.Nodes {
+			flake.Nodes = append(flake.Nodes, Node{Name: name})
+		}
+		resolved, err := Resolve(flake, env)
+		for _, r := range resolved {
+			if err == nil && (r.Host.V == "" || r.User.V == "") {
+				t.Errorf("%q: no host or no user in %+v", text, r)
+			}
+		}
+	})
+}

@@ -1,0 +1,113 @@
+# The library of deploy-ssh for flakes. Builtins only, so it needs no nixpkgs.
+let
+  inherit (builtins)
+    attrNames
+    concatStringsSep
+    filter
+    hasAttr
+    isAttrs
+    isList
+    isString
+    map
+    mapAttrs
+    toJSON
+    typeOf
+    ;
+
+  refuse = argument: found: wanted: remedy:
+    throw "deploy-ssh.lib.mkNodes: ${argument}: found ${found}; wanted ${wanted}. ${remedy}";
+
+  kind = v: {
+    bool = "a boolean";
+    float = "a number";
+    int = "a number";
+    lambda = "a function";
+    list = "a list";
+    null = "null";
+    path = "a Nix path";
+    set = if (v.type or null) == "derivation" then "a package" else "an attribute set";
+    string = "a string";
+  }.${typeOf v} or "a ${typeOf v}";
+  names = list: if list == [ ] then "none" else concatStringsSep ", " list;
+
+  arguments = [
+    "nixosConfigurations"
+    "nodes"
+    "defaults"
+    "order"
+  ];
+in
+{
+  # mkNodes makes a node map for `deploy-ssh .#nodes`.
+  #
+  #   nixosConfigurations   the systems by name, as in the flake's output
+  #   nodes                 settings by node name (host, tags, ssh, toplevel), or
+  #                         a list of nodes, each with its `name`, in deploy order
+  #   defaults              shared settings: { ssh = { user, key, options }; }
+  #   order                 the node names in deploy order, when `nodes` is no list
+  #
+  # A node without `toplevel` takes the configuration of its name. With a list,
+  # just the nodes in it are deployed; else every configuration is a node.
+  # No system is evaluated here.
+  mkNodes =
+    args:
+    let
+      given =
+        if !isAttrs args then
+          refuse "its argument" (kind args) "an attribute set" "Write mkNodes { nixosConfigurations = self.nixosConfigurations; }"
+        else
+          let
+            unknown = filter (name: !(builtins.elem name arguments)) (attrNames args);
+          in
+          if unknown != [ ] then
+            refuse "its argument" "the attribute ${names unknown}" "only ${names arguments}" "Remove it or correct its spelling"
+          else if !(args ? nodes || args ? nixosConfigurations) then
+            refuse "its argument" "neither `nodes` nor `nixosConfigurations`" "one of them or both" "Add nixosConfigurations = self.nixosConfigurations"
+          else
+            args;
+
+      configurations =
+        let
+          v = given.nixosConfigurations or { };
+        in
+        if isAttrs v && (v.type or null) != "derivation" then
+          v
+        else
+          refuse "nixosConfigurations" (kind v) "an attribute set of NixOS configurations by name" "Write nixosConfigurations = self.nixosConfigurations";
+
+      complete =
+        where: name: node:
+        if !isAttrs node || (node.type or null) == "derivation" then
+          refuse where (kind node) "the settings of a node, an attribute set" "Write { host = \"…\"; ssh = { … }; }, and a system as its `toplevel`"
+        else if node ? toplevel || node ? config then
+          node
+        else if hasAttr name configurations then
+          node // { toplevel = configurations.${name}; }
+        else
+          refuse where "no `toplevel` and no configuration of this name (there are: ${names (attrNames configurations)})"
+            "one of the two"
+            "Add `toplevel`, or correct the name";
+
+      nodes =
+        let
+          v = given.nodes or { };
+        in
+        if isList v then
+          map (
+            node:
+            if isAttrs node && isString (node.name or null) then
+              complete "nodes, the entry ${toJSON node.name}" node.name node
+            else
+              refuse "nodes" "a list entry without `name` (${kind node})" "nodes with a name" "Write { name = \"…\"; … }"
+          ) v
+        else if isAttrs v && (v.type or null) != "derivation" then
+          mapAttrs (name: _: complete "nodes.${name}" name (v.${name} or { })) (configurations // v)
+        else
+          refuse "nodes" (kind v) "an attribute set by node name, or a list of nodes" "Write nodes = { web.host = \"…\"; }";
+    in
+    {
+      inherit nodes;
+      defaults = given.defaults or { };
+    }
+    // (if given ? order then { inherit (given) order; } else { });
+}
