@@ -61,6 +61,7 @@ func cleanEnv() []string {
 // Run runs a command in the host, in all its namespaces but not in its cgroups.
 // It is no login: neither sshd, PAM nor logind has a part in it.
 // A command that ran to its end is no error, whatever its exit code.
+// What it left running in the background goes on, but is not listened to any more.
 // When ctx ends, the command is killed with all of its process group.
 func (h *Host) Run(ctx context.Context, c Cmd) (Result, error) {
 	if len(c.Args) == 0 {
@@ -88,7 +89,7 @@ func (h *Host) Run(ctx context.Context, c Cmd) (Result, error) {
 	result := Result{Stdout: stdout.String(), Stderr: stderr.String()}
 	var exit *exec.ExitError
 	switch {
-	case err == nil:
+	case err == nil, errors.Is(err, exec.ErrWaitDelay):
 		return result, nil
 	case ctx.Err() != nil:
 		return result, fmt.Errorf("running %s on host %s: %w", c.Args[0], h.Name, context.Cause(ctx))

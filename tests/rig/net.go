@@ -67,22 +67,22 @@ func listening(table string) []int {
 	return ports
 }
 
-// inNetwork calls f on a thread that is in the network namespace of process pid.
+// inNetwork calls f on a thread that is in a network namespace, given by its path.
 // Sockets that f makes stay in that namespace, whichever thread uses them later.
-func inNetwork(pid int, f func() error) error {
+func inNetwork(path string, f func() error) error {
 	failed := make(chan error, 1)
 	go func() {
 		// Never unlocked: the thread ends with the goroutine,
 		// so no other goroutine ever finds itself in the wrong network.
 		runtime.LockOSThread()
 		failed <- func() error {
-			fd, err := unix.Open(fmt.Sprintf("/proc/%d/ns/net", pid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+			fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 			if err != nil {
-				return fmt.Errorf("opening the network namespace of process %d: %w", pid, err)
+				return fmt.Errorf("opening network namespace %s: %w", path, err)
 			}
 			defer unix.Close(fd)
 			if err := unix.Setns(fd, unix.CLONE_NEWNET); err != nil {
-				return fmt.Errorf("entering the network namespace of process %d: %w", pid, err)
+				return fmt.Errorf("entering network namespace %s: %w", path, err)
 			}
 			return f()
 		}()

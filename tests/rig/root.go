@@ -21,7 +21,7 @@ var rootScript string
 
 // rootPackages are what debootstrap puts into every host beside Debian's minimum.
 var rootPackages = []string{
-	"systemd", "systemd-sysv", "dbus", "libpam-systemd",
+	"systemd", "systemd-sysv", "dbus", "dbus-user-session", "libpam-systemd",
 	"openssh-server", "openssh-client", "nix-bin", "git",
 	// debootstrap takes the first of alternatives, which leaves nix-bin unconfigured without these.
 	"libdbi-perl", "libdbd-sqlite3-perl",

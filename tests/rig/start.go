@@ -2,26 +2,34 @@ package rig
 
 import (
 	"context"
-	"errors"
 	"os"
 	"testing"
 	"time"
 )
 
-// Start makes a rig for one test, and takes it down after it.
+// Require skips a test where the machine can't have a rig,
+// or fails it if the environment has RIG=required.
+func Require(t testing.TB) {
+	t.Helper()
+	err := Needs()
+	if err == nil {
+		return
+	}
+	if os.Getenv("RIG") == "required" {
+		t.Fatal(err)
+	}
+	t.Skipf("%v (go run ./tests/rig/cmd/rig deps installs what is missing)", err)
+}
+
+// Start makes a rig for one test, as [Require] says, and takes it down after it.
 // When the test failed, the journals of all hosts are in its log.
-// Where the machine can't have a rig the test is skipped,
-// or fails if the environment has RIG=required.
 func Start(t testing.TB, config Config) *Rig {
 	t.Helper()
+	Require(t)
 	if config.Log == nil {
 		config.Log = t.Output()
 	}
 	r, err := Up(t.Context(), config)
-	var needs *NeedsError
-	if errors.As(err, &needs) && os.Getenv("RIG") != "required" {
-		t.Skipf("%v (go run ./tests/rig/cmd/rig deps installs what is missing)", err)
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,9 +49,10 @@ func Start(t testing.TB, config Config) *Rig {
 	return r
 }
 
-// journal is the end of the host's journal, or of its console when it is down.
+// journal is the end of the host's journal without sshd's debug lines,
+// or of its console when it is down.
 func (h *Host) journal(ctx context.Context) string {
-	text, err := h.Sh(ctx, "journalctl --no-pager -o short-monotonic -n 300")
+	text, err := h.Sh(ctx, "journalctl --no-pager -p info -o short-monotonic -n 300")
 	if err != nil {
 		return err.Error() + "\nconsole:\n" + h.Console()
 	}
