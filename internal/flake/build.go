@@ -15,7 +15,7 @@ import (
 // Builder builds the systems of nodes.
 type Builder struct {
 	Runner child.Runner
-	// Roots is an existing directory for links that keep the systems from
+	// Roots is an existing absolute directory, empty at first, for links that keep the systems from
 	// being garbage collected for as long as the links exist.
 	Roots string
 	// Limit bounds one build of all systems; 0 means [BuildLimit].

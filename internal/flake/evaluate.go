@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 
@@ -54,8 +53,10 @@ func (e Evaluator) Evaluate(ctx context.Context, r Request) (Map, error) {
 	}
 	m := Map{Ref: r.Ref, Ordered: doc.Ordered, Defaults: doc.Defaults.SSH}
 	bad := &MapError{Ref: r.Ref}
+	selected := false
 	for _, n := range doc.Nodes {
 		node := n.node()
+		selected = selected || node.Selected
 		if n.EvalFailed {
 			var unusable *MapError
 			node, err = e.alone(ctx, r, node)
@@ -66,6 +67,9 @@ func (e Evaluator) Evaluate(ctx context.Context, r Request) (Map, error) {
 			}
 		}
 		m.Nodes = append(m.Nodes, node)
+	}
+	if !selected {
+		bad.Problems = append(bad.Problems, settings.Problem{Source: r.Ref, Text: "the selection leaves no node"})
 	}
 	if len(bad.Problems) > 0 {
 		return Map{}, bad
@@ -80,9 +84,6 @@ func (e Evaluator) alone(ctx context.Context, r Request, node Node) (Node, error
 	var failed *child.Error
 	if errors.As(err, &failed) && failed.Cause == nil {
 		node.EvalError = words(failed)
-		if !r.ShowTrace {
-			node.EvalError = withoutOwnFrames(node.EvalError)
-		}
 		return node, nil
 	}
 	if err != nil {
@@ -105,6 +106,10 @@ func (e Evaluator) ask(ctx context.Context, r Request, toplevels string) (docume
 	args = append(args, r.Args...)
 	result, err := e.Runner.Run(ctx, child.Command{Name: "nix", Args: args, Stderr: r.Stderr, Subject: "nix eval"})
 	if err != nil {
+		var failed *child.Error
+		if errors.As(err, &failed) && !r.ShowTrace {
+			failed.Stderr = withoutOwnFrames(failed.Stderr)
+		}
 		// What there is on standard output may be half of the answer.
 		return document{}, &MapError{Ref: r.Ref, Cause: err}
 	}
@@ -211,8 +216,6 @@ func namedPath(path []string, name func(int) string) []string {
 	return named
 }
 
-var candidates = regexp.MustCompile(`^packages\.`)
-
 // explain adds to "no node map here" which attribute Nix took: for .#nodes it
 // looks at packages.SYSTEM.nodes and legacyPackages.SYSTEM.nodes first.
 func (e Evaluator) explain(ctx context.Context, r Request, err error) error {
@@ -221,7 +224,7 @@ func (e Evaluator) explain(ctx context.Context, r Request, err error) error {
 		return err
 	}
 	flake, attribute, found := strings.Cut(r.Ref, "#")
-	if !found || attribute == "" || candidates.MatchString(attribute) {
+	if !found || attribute == "" || strings.HasPrefix(attribute, "packages.") {
 		return err
 	}
 	result, failed := e.Runner.Run(ctx, child.Command{

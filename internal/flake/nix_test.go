@@ -226,6 +226,14 @@ func TestEvaluateRefusals(t *testing.T) {
 	}
 }
 
+func TestEvaluateExcludingAll(t *testing.T) {
+	store := nixtest.New(t)
+	_, err := evaluate(t, store, `{ nodes.web.toplevel = abort ""; }`, "nodes", selecting(t, "", "*"))
+	if err == nil || !strings.Contains(err.Error(), "the selection leaves no node") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestBuild(t *testing.T) {
 	store := nixtest.New(t)
 	m, err := evaluate(t, store, `let
