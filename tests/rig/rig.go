@@ -80,8 +80,12 @@ type Rig struct {
 	log    io.Writer
 }
 
-// upTimeout bounds the boot of all hosts of a rig.
-const upTimeout = 2 * time.Minute
+const (
+	// upTimeout bounds the boot of all hosts of a rig.
+	upTimeout = 2 * time.Minute
+	// downTimeout bounds the taking down of a rig, journals included.
+	downTimeout = time.Minute
+)
 
 // Up makes a rig and waits until all its hosts are up.
 // It first removes what dead rigs left behind, and builds the root file system
@@ -100,6 +104,7 @@ func Up(ctx context.Context, config Config) (*Rig, error) {
 	if err := Needs(); err != nil {
 		return nil, err
 	}
+	started := time.Now()
 	root, err := Root(ctx, config.Suite, config.Log)
 	if err != nil {
 		return nil, err
@@ -112,13 +117,16 @@ func Up(ctx context.Context, config Config) (*Rig, error) {
 		return nil, err
 	}
 	if err := r.up(ctx, root, config); err != nil {
-		return nil, errors.Join(fmt.Errorf("rig %s: %w", r.Name, err), r.Down(context.WithoutCancel(ctx)))
+		// The tidying has a time of its own: ctx may be what ended.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), downTimeout)
+		defer cancel()
+		return nil, errors.Join(fmt.Errorf("rig %s: %w", r.Name, err), r.Down(ctx))
 	}
+	fmt.Fprintf(r.log, "rig %s: %d hosts up in %.1f s\n", r.Name, len(r.Hosts()), time.Since(started).Seconds())
 	return r, nil
 }
 
 func (r *Rig) up(ctx context.Context, root string, config Config) error {
-	started := time.Now()
 	ctx, cancel := context.WithTimeoutCause(ctx, upTimeout, fmt.Errorf("not up within %v", upTimeout))
 	defer cancel()
 	if err := r.startKeeper(ctx, root); err != nil {
@@ -139,11 +147,7 @@ func (r *Rig) up(ctx context.Context, root string, config Config) error {
 			return h.listens(ctx)
 		})
 	}
-	if err := hosts.Wait(); err != nil {
-		return err
-	}
-	fmt.Fprintf(r.log, "rig %s: %d hosts up in %.1f s\n", r.Name, len(r.Hosts()), time.Since(started).Seconds())
-	return nil
+	return hosts.Wait()
 }
 
 // Hosts are the deployer and then the targets.

@@ -325,7 +325,7 @@ func TestDetach(t *testing.T) {
 		return string(out)
 	}
 	t.Cleanup(func() {
-		if out := run("down", name); !strings.Contains(out, name+" is down") {
+		if out := run("down", name); !strings.Contains(out, name+": down in ") {
 			t.Errorf("rig down: %s", out)
 		}
 		if left := processes(t, name); len(left) > 0 {

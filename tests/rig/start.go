@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"testing"
-	"time"
 )
 
 // Require skips a test where the machine can't have a rig,
@@ -35,7 +34,7 @@ func Start(t testing.TB, config Config) *Rig {
 	}
 	t.Cleanup(func() {
 		// The test's own context has ended by now.
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), downTimeout)
 		defer cancel()
 		if t.Failed() {
 			for _, h := range r.Hosts() {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -152,17 +153,18 @@ func (r *Rig) Detach(ctx context.Context) error {
 
 // Down ends all hosts and removes every trace of the rig. It may be called twice.
 func (r *Rig) Down(ctx context.Context) error {
-	all, err := lock(ctx, filepath.Join(base, ".lock"))
-	if err != nil {
-		return err
-	}
-	defer all.Close()
+	started := time.Now()
 	if err := r.keeper.end(); err != nil {
 		return fmt.Errorf("taking rig %s down: %w", r.Name, err)
 	}
 	for _, h := range r.Hosts() {
 		h.reap()
 	}
+	all, err := lock(ctx, filepath.Join(base, ".lock"))
+	if err != nil {
+		return err
+	}
+	defer all.Close()
 	if err := remove(r.Name); err != nil {
 		return fmt.Errorf("taking rig %s down: %w", r.Name, err)
 	}
@@ -170,6 +172,7 @@ func (r *Rig) Down(ctx context.Context) error {
 		r.owner.Close()
 		r.owner = nil
 	}
+	fmt.Fprintf(r.log, "rig %s: down in %.1f s\n", r.Name, time.Since(started).Seconds())
 	return nil
 }
 

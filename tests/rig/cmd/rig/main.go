@@ -142,7 +142,6 @@ func down() *cobra.Command {
 				if err := r.Down(c.Context()); err != nil {
 					return err
 				}
-				fmt.Fprintf(log, "rig %s is down\n", status.Name)
 			}
 			return nil
 		},
