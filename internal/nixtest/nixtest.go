@@ -6,11 +6,17 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/deploy-ssh/deploy-ssh/internal/child"
 )
+
+// Platform is this machine as Nix names it, such as x86_64-linux.
+func Platform() string {
+	return map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH] + "-linux"
+}
 
 // Store is a store in a directory of the test.
 type Store struct {
@@ -78,7 +84,7 @@ func (s Store) Flake(t testing.TB, outputs string) string {
   outputs = _: let
     system = name: extra: derivation ({
       inherit name;
-      system = "` + platform + `";
+      system = "` + Platform() + `";
       builder = "/bin/sh";
       args = [ "-c" "echo ${name} > $out" ];
     } // extra);
