@@ -50,7 +50,7 @@ observe() {
     leads_to /run/current-system running
     leads_to /run/booted-system booted
     leads_to /nix/var/nix/profiles/system profile
-    link=$(readlink /nix/var/nix/profiles/system 2>/dev/null) && link=${link##*/system-} && say generation "${link%-link}"
+    link=$(readlink /nix/var/nix/profiles/system 2>/dev/null) && link=${link##*system-} && say generation "${link%-link}"
     for list in start-list restart-list reload-list; do
         [ -s "/run/nixos/$list" ] && say list "$list"
     done

@@ -3,8 +3,9 @@ package report
 // The rules of what a person sees:
 //
 //   - Results (the table and what it needs explained) go to standard output, alone.
-//   - Everything else goes to standard error, a line at a time, with the node's
-//     name in front once a node is at work.
+//   - Everything else goes to standard error, with the program's or the node's name
+//     in front: "web1: ..." is the program speaking, "web1 | ..." and "nix | ..."
+//     are the host and Nix.
 //   - Lines are lower case and have no full stop, but for texts of the verdict table,
 //     of Nix, of ssh and of hosts, which speak for themselves.
 //   - What a host or a child printed is shown with its control characters made
@@ -53,6 +54,9 @@ func (t *Text) Handle(r Record) error {
 		}
 		if r.Progress.FromHost {
 			return t.line("%s | %s", r.Progress.Node, Printable(r.Progress.Text))
+		}
+		if r.Progress.Node == "" {
+			return t.line("nix | %s", Printable(r.Progress.Text))
 		}
 		return t.say(r.Progress.Node, "%s", r.Progress.Text)
 	case r.Phase != nil:
@@ -164,10 +168,10 @@ func generations(r Result) string {
 }
 
 func (t *Text) say(node, format string, args ...any) error {
-	text := Printable(fmt.Sprintf(format, args...))
-	if node != "" {
-		text = node + ": " + text
+	if node == "" {
+		node = "deploy-ssh"
 	}
+	text := node + ": " + Printable(fmt.Sprintf(format, args...))
 	// A text of several lines keeps them together under its first.
 	return t.line("%s", strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n  "))
 }
