@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 	"unicode"
 
@@ -52,6 +53,11 @@ func CheckHost(host string) error {
 	// The patterns of the schema have no way to write a backslash.
 	if !schema.Matches("host", bare) || strings.ContainsAny(bare, `\[]`) || hasBlank(bare) || hasControl(bare) {
 		return fmt.Errorf("%swanted %s", schema.Shown("host", host), schema.Description("host"))
+	}
+	if strings.Contains(bare, ":") {
+		if _, err := netip.ParseAddr(bare); err != nil {
+			return fmt.Errorf("%sis no IPv6 address, and a port belongs into the options, as Port=2222", schema.Shown("host", host))
+		}
 	}
 	return nil
 }

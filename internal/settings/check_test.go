@@ -20,6 +20,11 @@ func TestCheckOption(t *testing.T) {
 		"":                        false,
 		"-p":                      false,
 		"-oPort=1":                false,
+		"-F ./cfg":                false,
+		" -p 22 ":                 false,
+		"-tt":                     false,
+		"-oRequestTTY=force":      false,
+		"-W 10.0.0.1:22":          false,
 		"Port 22":                 false,
 		"Port = 22":               false,
 		"Port=":                   false,
@@ -46,6 +51,8 @@ func TestCheckHost(t *testing.T) {
 		"*": false, "a?": false, "!a": false, "a,b": false, "a b": false, "-a": false, "[-a:]": false, "a\n": false,
 		"root@web": false, "ssh://web": false, "[web]": false, "[::1]:22": false, `a"b`: false, `a\b`: false, "$(x)": false,
 		"a\u00a0b": false, "a ": false,
+		"fe80::1%lo": true, "[fe80::1%lo]": true, "[::1": false, "::1]": false, "::1:2222x": false, "web:22": false, "[]": false,
+		"-oProxyCommand=touch x": false,
 	} {
 		if err := CheckHost(host); (err == nil) != ok {
 			t.Errorf("CheckHost(%q) = %v", host, err)
@@ -119,7 +126,8 @@ func FuzzOptionAgreesWithSchema(f *testing.F) {
 }
 
 // For the other fields the schema may be the milder one: no backslash and no
-// closing bracket can be written in the dialects that its patterns share.
+// closing bracket can be written in the dialects that its patterns share, and
+// no pattern tells an IPv6 address from a name with a port.
 func FuzzFieldsAgreeWithSchema(f *testing.F) {
 	for _, text := range []string{"web", "[::1]", "a b", "-x", "fe80::1%eth0", `DOM\user`, "a$b", "/k e/y", `a"b`} {
 		f.Add(text)
@@ -133,7 +141,7 @@ func FuzzFieldsAgreeWithSchema(f *testing.F) {
 				t.Errorf("%s %q: accepted here, refused by the schema", field, text)
 			}
 		}
-		if strings.ContainsAny(text, `\[]`) || strings.ContainsFunc(text, func(r rune) bool { return r > 0x7f }) || strings.Contains(text, "PRIVATE KEY") {
+		if strings.ContainsAny(text, `\[]:`) || strings.ContainsFunc(text, func(r rune) bool { return r > 0x7f }) || strings.Contains(text, "PRIVATE KEY") {
 			return
 		}
 		for field, check := range map[string]func(string) error{"host": CheckHost, "user": CheckUser, "key": CheckKey} {
