@@ -5,7 +5,9 @@ let
 
   show =
     value:
-    if elem (typeOf value) [ "string" "int" "float" "bool" "null" ] then
+    if value == null then
+      "null"
+    else if elem (typeOf value) [ "string" "int" "float" "bool" ] then
       "${typeOf value} ${builtins.toJSON value}"
     else
       "a ${typeOf value}";
@@ -25,6 +27,7 @@ rec {
     throw "toplevels.${function}: argument '${argument}' is ${found}, but ${wanted} is wanted. ${remedy}";
 
   # known FUNCTION ARGUMENT ALLOWED GIVEN: GIVEN, when it is a set of ALLOWED names.
+  # With the argument "", GIVEN are the arguments of the function itself.
   known =
     function: argument: allowed: given:
     let
@@ -38,7 +41,9 @@ rec {
         remedy = "Write '${argument} = { ... };'.";
       }
     else if unknown != [ ] then
-      throw "toplevels.${function}: argument '${argument}' has the unknown name '${head unknown}'. ${guess allowed (head unknown)}"
+      throw "toplevels.${function}: unknown argument '${
+        if argument == "" then "" else argument + "."
+      }${head unknown}'. ${guess allowed (head unknown)}"
     else
       given;
 

@@ -42,10 +42,13 @@ func WriteTree(dir string) error {
 // toplevel and a switch refuses with 100, as on NixOS without /run/current-system.
 const InstallFirst = "/usr/lib/toplevels/install-first"
 
-// A File is one of HostFiles.
+// A File is one of HostFiles. It converts to the rig's type of that name.
 type File struct {
-	Content []byte
-	Mode    fs.FileMode
+	Content string
+	// Mode is the permission bits.
+	Mode fs.FileMode
+	// Link is never set here.
+	Link string
 }
 
 // HostFiles are laid on a host's root, by absolute path, before its first boot.
@@ -57,18 +60,18 @@ type File struct {
 // What stood in /etc/systemd/system before is moved there.
 func HostFiles() map[string]File {
 	return map[string]File{
-		"/etc/NIXOS":                 {nil, 0o644},
-		"/usr/lib/toplevels/stage-2": {host("stage-2.sh"), 0o755},
-		InstallFirst:                 {host("install-first.sh"), 0o755},
-		"/usr/lib/systemd/system/stage-2.service":               {host("stage-2.service"), 0o644},
-		"/usr/lib/systemd/system/sysinit.target.d/stage-2.conf": {host("stage-2.conf"), 0o644},
+		"/etc/NIXOS":                 {Mode: 0o644},
+		"/usr/lib/toplevels/stage-2": {Content: host("stage-2.sh"), Mode: 0o755},
+		InstallFirst:                 {Content: host("install-first.sh"), Mode: 0o755},
+		"/usr/lib/systemd/system/stage-2.service":               {Content: host("stage-2.service"), Mode: 0o644},
+		"/usr/lib/systemd/system/sysinit.target.d/stage-2.conf": {Content: host("stage-2.conf"), Mode: 0o644},
 	}
 }
 
-func host(name string) []byte {
+func host(name string) string {
 	data, err := tree.ReadFile("host/" + name)
 	if err != nil {
 		panic(err) // the file is part of this package
 	}
-	return data
+	return string(data)
 }

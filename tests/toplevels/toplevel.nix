@@ -11,16 +11,14 @@ let
   # What NixOS puts into a system's sw/bin, by their names in Debian's /usr/bin.
   tools = import ./tools.nix;
 
-  sw =
-    label:
-    build.tree "system-path" {
-      links = listToAttrs (map (tool: { name = "bin/${tool}"; value = "/usr/bin/${tool}"; }) tools);
-      scripts."bin/nixos-version" = ''
-        #!/bin/sh
-        cat /run/current-system/nixos-version
-        echo
-      '';
-    };
+  sw = build.tree "system-path" {
+    links = listToAttrs (map (tool: { name = "bin/${tool}"; value = "/usr/bin/${tool}"; }) tools);
+    scripts."bin/nixos-version" = ''
+      #!/bin/sh
+      cat /run/current-system/nixos-version
+      echo
+    '';
+  };
 
   systemd = build.tree "systemd" {
     links = {
@@ -62,7 +60,7 @@ let
 in
 given:
 let
-  known = check.known "mkToplevel" "(the set of arguments)" arguments given;
+  known = check.known "mkToplevel" "" arguments given;
   argument =
     name: types: default:
     check.type "mkToplevel" name types (known.${name} or default);
@@ -145,8 +143,7 @@ let
       }}/install";
 
   toplevel = build.run "nixos-system-${name}-${label}" ./build/toplevel.sh {
-    inherit etc label interface systemd kernelParams generation installBootLoader;
-    sw = sw label;
+    inherit etc label interface sw systemd kernelParams generation installBootLoader;
     kernel = if container then "" else kernel;
     initrd = if container then "" else initrd;
     claimedSystem = if faults.claimedSystem == null then system else faults.claimedSystem;

@@ -17,6 +17,9 @@ if [ -n "$kernel" ]; then
   ln -s "$kernel" "$out/kernel-modules"
   ln -s "$initrd/initrd" "$out/initrd"
   printf '%s' "$kernelParams" >"$out/kernel-params"
+  mkdir "$out/firmware"
+  printf '#!/bin/sh\n' >"$out/append-initrd-secrets"
+  chmod +x "$out/append-initrd-secrets"
   printf '%s\n' "$bootJson" | sed "s|@out@|$out|g" >"$out/boot.json"
 fi
 cp "$initFile" "$out/init"
