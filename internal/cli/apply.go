@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -193,6 +194,14 @@ func (f *applyFlags) run(ctx context.Context, p Process, ref string, nixArgs []s
 func (f *applyFlags) plan(ctx context.Context, p Process, out *output, env settings.Environment, r flake.Request) ([]flake.Node, plan.Plan, error) {
 	began := time.Now()
 	progress := out.lines(report.Evaluate)
+	// Errors come back as values, each once; evaluating again repeats them here.
+	show, inError := progress.Line, false
+	progress.Line = func(text string) {
+		inError = strings.HasPrefix(text, "error:") || inError && (text == "" || strings.HasPrefix(text, " "))
+		if !inError || f.showTrace {
+			show(text)
+		}
+	}
 	r.Stderr = progress
 	m, err := flake.Evaluator{Runner: p.local(), Limit: f.evalTimeout}.Evaluate(ctx, r)
 	progress.Flush()

@@ -47,7 +47,11 @@ func (t *Text) Handle(r Record) error {
 		return nil
 	case r.Announce != nil:
 		a := r.Announce
-		return t.say("", "[%d/%d] %s: deploying %s to %s", a.Index, a.Total, a.Node, systemName(a.Toplevel), login(a.User, a.Host))
+		what := "deploying " + systemName(a.Toplevel)
+		if a.Toplevel == "" {
+			what = "no system to deploy"
+		}
+		return t.say("", "[%d/%d] %s: %s to %s", a.Index, a.Total, a.Node, what, login(a.User, a.Host))
 	case r.Progress != nil:
 		if t.NoProgress {
 			return nil
@@ -119,6 +123,12 @@ func (t *Text) summary(s Summary) error {
 	_ = table.Flush()
 	for _, r := range t.results {
 		if r.Verdict.Good() {
+			if len(r.Notes) > 0 {
+				fmt.Fprintf(&b, "\n%s: %s\n", r.Node, r.Verdict)
+			}
+			for _, note := range r.Notes {
+				fmt.Fprintf(&b, "  note: %s\n", Printable(note))
+			}
 			continue
 		}
 		fmt.Fprintf(&b, "\n%s: %s\n  %s\n", r.Node, r.Verdict, r.Meaning)

@@ -1,0 +1,131 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// Each testdata/*.json is a recorded run. Its twins are what a person sees of
+// it: .out on standard output, .err on standard error.
+func TestTextOfRecordedRuns(t *testing.T) {
+	runs, err := filepath.Glob("testdata/*.json")
+	if err != nil || len(runs) == 0 {
+		t.Fatalf("no recorded runs: %v", err)
+	}
+	for _, run := range runs {
+		t.Run(filepath.Base(run), func(t *testing.T) {
+			recorded, err := os.ReadFile(run)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var out, errs, again, without bytes.Buffer
+			text := &Text{Out: &out, Err: &errs}
+			full, meaning := NewJSON(&again, false), NewJSON(&without, true)
+			for line := range strings.Lines(string(recorded)) {
+				var r Record
+				decoder := json.NewDecoder(strings.NewReader(line))
+				decoder.DisallowUnknownFields()
+				if err := decoder.Decode(&r); err != nil {
+					t.Fatalf("%s: %v", line, err)
+				}
+				for _, h := range []Handler{text, full, meaning} {
+					if err := h.Handle(r); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			base := strings.TrimSuffix(run, ".json")
+			golden(t, base+".out", out.Bytes())
+			golden(t, base+".err", errs.Bytes())
+			if diff := cmp.Diff(string(recorded), again.String()); diff != "" {
+				t.Errorf("JSON does not round-trip (-recorded +again):\n%s", diff)
+			}
+			// Progress is decoration: the results are the same without it.
+			var bare bytes.Buffer
+			replay := &Text{Out: &bare, Err: &bytes.Buffer{}}
+			for line := range strings.Lines(without.String()) {
+				var r Record
+				if err := json.Unmarshal([]byte(line), &r); err != nil {
+					t.Fatal(err)
+				}
+				if r.Progress != nil {
+					t.Errorf("a progress record in the stream without: %s", line)
+				}
+				_ = replay.Handle(r)
+			}
+			if diff := cmp.Diff(out.String(), bare.String()); diff != "" {
+				t.Errorf("results without progress differ (-with +without):\n%s", diff)
+			}
+			if bytes.ContainsRune(append(out.Bytes(), errs.Bytes()...), '\x1b') {
+				t.Error("an escape sequence of a host reached the output")
+			}
+		})
+	}
+}
+
+func golden(t *testing.T, path string, got []byte) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s (-want +got; -update accepts):\n%s", path, diff)
+	}
+}
+
+func TestPrintable(t *testing.T) {
+	for _, tt := range []struct{ in, want string }{
+		{"plain → text", "plain → text"},
+		{"tab\tand\nline", "tab\tand\nline"},
+		{"\x1b[31mred\x1b[0m", `\x1b[31mred\x1b[0m`},
+		{"over\rwritten", `over\rwritten`},
+		{"bell\a", `bell\a`},
+		{"csi \u009b1A", `csi \u009b1A`},
+		{"turned \u202e around", `turned \u202e around`},
+		{"bad \xff byte", "bad � byte"},
+	} {
+		if got := Printable(tt.in); got != tt.want {
+			t.Errorf("Printable(%q) = %q, want %q", tt.in, got, tt.want)
+		}
+	}
+}
+
+func FuzzPrintable(f *testing.F) {
+	f.Add("\x1b]0;title\a")
+	f.Fuzz(func(t *testing.T, s string) {
+		if got := Printable(s); strings.ContainsFunc(got, hidden) {
+			t.Errorf("Printable(%q) = %q has hidden characters", s, got)
+		}
+	})
+}
+
+func TestLines(t *testing.T) {
+	var got []string
+	l := &Lines{Line: func(s string) { got = append(got, s) }}
+	for _, piece := range []string{"a\nb", "c\r\n", "\n", strings.Repeat("x", maxLine+1), "end"} {
+		if n, err := l.Write([]byte(piece)); n != len(piece) || err != nil {
+			t.Fatalf("Write = %d, %v", n, err)
+		}
+	}
+	l.Flush()
+	l.Flush()
+	if diff := cmp.Diff([]string{"a", "bc", "", strings.Repeat("x", maxLine+1), "end"}, got); diff != "" {
+		t.Errorf("lines (-want +got):\n%s", diff)
+	}
+}
