@@ -73,8 +73,8 @@ func (h *Host) start() error {
 		return err
 	}
 	defer console.Close()
-	cmd := exec.Command("nsenter", "--target", strconv.Itoa(h.rig.keeper.Pid), "--mount", "--pid", "--root", "--",
-		"/bin/sh", "-c", bootScript, "boot", h.rig.cgroup()+"/"+h.Name,
+	cmd := exec.Command("nsenter", "--target", strconv.Itoa(h.rig.keeper.Pid), "--mount", "--pid", "--root", "--wd", "--",
+		"/bin/sh", "-c", bootScript, "boot", cgroup(h.rig.Name)+"/"+h.Name,
 		"--quiet", "--directory="+filepath.Join(dir, "hosts", h.Name, "root"), "--boot",
 		"--machine="+h.Name, "--hostname="+h.Name,
 		"--keep-unit", "--register=no", "--settings=no",
@@ -212,7 +212,7 @@ func (h *Host) ended() bool {
 }
 
 func (h *Host) cgroupFile(name string) string {
-	return h.rig.keeper.root("sys/fs/cgroup", h.rig.cgroup(), h.Name, name)
+	return h.rig.keeper.root("sys/fs/cgroup", cgroup(h.rig.Name), h.Name, name)
 }
 
 // Console is the end of what the host and systemd-nspawn wrote to the console.

@@ -105,7 +105,8 @@ func (h *Host) Run(ctx context.Context, c Cmd) (Result, error) {
 
 // enter is the arguments of nsenter that run c beside process leader.
 func enter(leader int, c Cmd) []string {
-	args := []string{"--target", strconv.Itoa(leader), "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root", "--"}
+	// With --root and without --wd, nsenter would bring its working directory along from out here.
+	args := []string{"--target", strconv.Itoa(leader), "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root", "--wd", "--"}
 	if c.Dir != "" {
 		args = append(args, "env", "--chdir="+c.Dir)
 	}

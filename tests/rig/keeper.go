@@ -22,9 +22,6 @@ var privateScript string
 //go:embed keeper.sh
 var keeperScript string
 
-// cgroups is the cgroup below which each rig and each of its hosts has its own.
-const cgroups = "deploy-ssh-rig"
-
 // keeper is the process that holds a rig's namespaces (keeper.sh).
 type keeper struct {
 	process
@@ -52,6 +49,7 @@ func scriptFile(path, script string) error {
 func namespaced(script string, flags uintptr, args ...string) *exec.Cmd {
 	cmd := exec.Command("/bin/sh", append([]string{script}, args...)...)
 	cmd.Env = cleanEnv()
+	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | flags,
 		Setsid:     true,
@@ -88,7 +86,7 @@ func (r *Rig) startKeeper(ctx context.Context, root string) (err error) {
 	}
 	defer stdout.Close()
 
-	args := []string{r.dir, root, r.cgroup()}
+	args := []string{r.dir, root, cgroup(r.Name)}
 	for _, h := range r.Hosts() {
 		args = append(args, h.Name, h.Addr+"/24", h.Addr6+"/64")
 	}

@@ -140,6 +140,9 @@ func TestHosts(t *testing.T) {
 		if err != nil || result != want {
 			t.Errorf("Run = %+v, %v; want %+v", result, err, want)
 		}
+		if got := sh(t, web, "pwd -P; ls -d boot"); got != "/\nboot\n" {
+			t.Errorf("without a folder a command runs in %q", got)
+		}
 		result, err = web.Run(t.Context(), rig.Cmd{Args: []string{"sh", "-c", "kill -TERM $$"}})
 		if err != nil || result.Code != 128+15 {
 			t.Errorf("Run of a command that is killed = %+v, %v", result, err)
@@ -290,9 +293,10 @@ func TestOwnerKilled(t *testing.T) {
 	if _, err := rig.Open(name, nil); err == nil || !strings.Contains(err.Error(), "no rig") {
 		t.Errorf("Open after the next Up: %v", err)
 	}
-	folders, err := filepath.Glob(filepath.Join("/var/tmp/deploy-ssh-rig", name))
-	if err != nil || len(folders) > 0 {
-		t.Errorf("after the next Up: %q, %v", folders, err)
+	for _, pattern := range []string{"/var/tmp/deploy-ssh-rig/", "/sys/fs/cgroup/deploy-ssh-rig-", "/sys/fs/cgroup/*/deploy-ssh-rig-"} {
+		if left, err := filepath.Glob(pattern + name); err != nil || len(left) > 0 {
+			t.Errorf("after the next Up: %q, %v", left, err)
+		}
 	}
 	for _, place := range []string{"mountinfo", "net/dev"} {
 		text, err := os.ReadFile("/proc/self/" + place)

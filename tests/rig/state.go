@@ -80,7 +80,8 @@ func create(ctx context.Context, config Config) (*Rig, error) {
 	return r, nil
 }
 
-func (r *Rig) cgroup() string { return cgroups + "/" + r.Name }
+// cgroup is the cgroup in which each host of the rig has its own.
+func cgroup(rig string) string { return "deploy-ssh-rig-" + rig }
 
 // save notes what [Open] and the sweep need.
 func (r *Rig) save(suite string) error {
@@ -276,7 +277,7 @@ func remove(name string) error {
 		`[ ! -d "/sys/fs/cgroup/$1" ] || find "/sys/fs/cgroup/$1" -depth -type d -exec rmdir {} +`+"\n"); err != nil {
 		return err
 	}
-	if out, err := namespaced(script, 0, cgroups+"/"+name).CombinedOutput(); err != nil {
+	if out, err := namespaced(script, 0, cgroup(name)).CombinedOutput(); err != nil {
 		return fmt.Errorf("removing its cgroups: %w: %s", err, out)
 	}
 	return os.RemoveAll(dir)
