@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/deploy-ssh/deploy-ssh/internal/activate"
+	"github.com/deploy-ssh/deploy-ssh/internal/closure"
 	"github.com/deploy-ssh/deploy-ssh/internal/facts"
 	"github.com/deploy-ssh/deploy-ssh/internal/plan"
 	"github.com/deploy-ssh/deploy-ssh/internal/report"
@@ -23,9 +24,11 @@ type deployment struct {
 	node  plan.Node
 	id    string
 
-	conn  *ssh.Conn
-	host  facts.Host // as the probe saw it
-	notes []string   // of good phases, for the result
+	conn *ssh.Conn
+	// system is the Nix system that the wanted toplevel is for.
+	system string
+	host   facts.Host // as the probe saw it
+	notes  []string   // of good phases, for the result
 	// before and after are the host as first and last seen; nil while it was not.
 	before, after *verdict.Host
 }
@@ -83,6 +86,11 @@ func (d *deployment) run(ctx context.Context) verdict.Decision {
 }
 
 func (d *deployment) connect(ctx context.Context) step {
+	system, err := closure.System(d.node.Toplevel)
+	if err != nil {
+		return end(verdict.Refused, err.Error())
+	}
+	d.system = system
 	s := d.node.SSH
 	conn, err := d.fleet.Connector.Connect(ctx, d.node.Name, ssh.Settings{
 		Host: s.Host.V, User: s.User.V, Key: s.Key.V, HostKeys: s.HostKeys.V,
@@ -139,8 +147,8 @@ func (d *deployment) probe(ctx context.Context) step {
 	if why := host.Unusable(); why != "" {
 		return end(verdict.Unusable, why)
 	}
-	if !host.Runs(d.node.System) {
-		return end(verdict.Refused, fmt.Sprintf("the system is for %s, the host is %s", d.node.System, host.Machine))
+	if !host.Runs(d.system) {
+		return end(verdict.Refused, fmt.Sprintf("the system is for %s, the host is %s", d.system, host.Machine))
 	}
 	wanted := d.node.Toplevel
 	boots, proven := host.Boots(wanted)

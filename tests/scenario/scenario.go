@@ -75,7 +75,11 @@ func (w World) deploy(ctx context.Context, attribute string, flags ...string) (r
 
 // records calls it with --json and reads the records.
 func (w World) records(ctx context.Context, attribute string, flags ...string) (run, error) {
-	r, err := w.call(ctx, attribute, "", append(flags, "--json")...)
+	return w.recordsIn(ctx, attribute, "", flags...)
+}
+
+func (w World) recordsIn(ctx context.Context, attribute, env string, flags ...string) (run, error) {
+	r, err := w.call(ctx, attribute, env, append(flags, "--json")...)
 	if err != nil {
 		return r, err
 	}
@@ -97,6 +101,35 @@ func (w World) call(ctx context.Context, attribute, env string, flags ...string)
 	defer cancel()
 	out, err := w.Deployer.Run(ctx, script)
 	return run{Output: out}, err
+}
+
+// Result is the outcome of one node in one call of the program.
+type Result struct {
+	report.Result
+	// Code is the program's exit code, Stderr its standard error.
+	Code   int
+	Stderr string
+	// HostLines are what the host printed during the switch.
+	HostLines []string
+}
+
+// Result deploys an attribute and returns what became of a node. env goes in
+// front of the program.
+func (w World) Result(ctx context.Context, attribute, env, node string, flags ...string) (Result, error) {
+	r, err := w.recordsIn(ctx, attribute, env, flags...)
+	if err != nil {
+		return Result{}, err
+	}
+	result := Result{Result: r.results()[node], Code: r.Code, Stderr: r.Stderr}
+	for _, record := range r.Records {
+		if p := record.Progress; p != nil && p.Node == node && p.FromHost {
+			result.HostLines = append(result.HostLines, p.Text)
+		}
+	}
+	if result.Verdict == "" {
+		return result, fmt.Errorf("deploy-ssh .#%s has no result for %s: exit code %d\n%s", attribute, node, r.Code, r.Stderr)
+	}
+	return result, nil
 }
 
 // results are the results among the records, by node.

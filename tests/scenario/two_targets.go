@@ -88,7 +88,7 @@ func (w World) deployed(ctx context.Context, t Target, toplevel string) error {
 	for _, check := range []struct{ what, script, want string }{
 		{"the running system", "readlink -f /run/current-system", toplevel},
 		{"the system profile", "readlink -f /nix/var/nix/profiles/system", toplevel},
-		{"the system of the default boot entry", bootEntry, toplevel},
+		{"the system of the default boot entry", BootEntry, toplevel},
 		{"the files of an unfinished switch", "ls /run/nixos | grep -- -list; true", ""},
 		{"the failed units", "systemctl list-units --state=failed --plain --no-legend | cut -d' ' -f1", ""},
 		// The unit's own tests keep it from starting without its files, and
@@ -129,8 +129,9 @@ func (w World) deployed(ctx context.Context, t Target, toplevel string) error {
 	return nil
 }
 
-// bootEntry reads the default entry of systemd-boot; see loader.conf(5).
-const bootEntry = `entry=$(sed -n 's/^default *//p' /boot/loader/loader.conf)
+// BootEntry is a script that prints the toplevel of systemd-boot's default entry;
+// see loader.conf(5).
+const BootEntry = `entry=$(sed -n 's/^default *//p' /boot/loader/loader.conf)
 sed -n 's/^options .*init=\([^ ]*\)\/init.*/\1/p' "/boot/loader/entries/$entry"`
 
 // ordered checks that the file rules were applied before the web server started.

@@ -29,6 +29,9 @@ const Flake = "/root/fleet"
 // Program is where the program is on the deployer.
 const Program = "/usr/local/bin/deploy-ssh"
 
+// ClientConfig is a client configuration on the deployer.
+const ClientConfig = "/root/client.conf"
+
 // clientConfig names the port that no node entry does.
 const clientConfig = "Host web2\n    Port 2202\n"
 
@@ -92,7 +95,7 @@ func Start(t testing.TB) (scenario.World, *rig.Rig) {
 		Baseline:     &bootedBaseline,
 		Flake:        Flake,
 		Program:      Program,
-		ClientConfig: "/root/client.conf",
+		ClientConfig: ClientConfig,
 	}, r
 }
 
@@ -120,7 +123,7 @@ func Prepare(ctx context.Context, r *rig.Rig, binary, flake string) error {
 	if err := d.WriteFile(ctx, Program, program, 0o755); err != nil {
 		return err
 	}
-	if err := d.WriteFile(ctx, "/root/client.conf", []byte(clientConfig), 0o600); err != nil {
+	if err := d.WriteFile(ctx, ClientConfig, []byte(clientConfig), 0o600); err != nil {
 		return err
 	}
 	if err := d.CopyTree(ctx, toplevels.Tree, Flake+"/toplevels"); err != nil {
