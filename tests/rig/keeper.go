@@ -58,7 +58,7 @@ func namespaced(script string, flags uintptr, args ...string) *exec.Cmd {
 }
 
 // startKeeper makes the rig's namespaces, disks and network.
-func (r *Rig) startKeeper(ctx context.Context, root string) (err error) {
+func (r *Rig) startKeeper(ctx context.Context, root, suite string) (err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("making namespaces: %w", err)
@@ -100,6 +100,10 @@ func (r *Rig) startKeeper(ctx context.Context, root string) (err error) {
 	r.keeper = keeper{process: process{Pid: cmd.Process.Pid}, talk: talk, hear: hear, cmd: cmd}
 	r.keeper.Start, err = startTime(cmd.Process.Pid)
 	if err != nil {
+		return err
+	}
+	// From here on a sweep finds the keeper, should we die.
+	if err := r.save(suite); err != nil {
 		return err
 	}
 	stdout.Close() // so that the keeper's end is seen as the end of its output

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // tools maps each program that a rig runs on the machine to its Debian package.
@@ -50,6 +52,8 @@ func machineNeeds() []string {
 	var missing []string
 	if os.Geteuid() != 0 {
 		missing = append(missing, "it takes root")
+	} else if !mayMount() {
+		missing = append(missing, "root may not mount here (no CAP_SYS_ADMIN: an unprivileged container?)")
 	}
 	known, err := os.ReadFile("/proc/filesystems")
 	if err != nil {
@@ -65,6 +69,18 @@ func machineNeeds() []string {
 		missing = append(missing, "/sys isn't mounted")
 	}
 	return missing
+}
+
+// mayMount tells whether this process has CAP_SYS_ADMIN (proc_pid_status(5), capabilities(7)).
+func mayMount() bool {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return true // what keeps it from being read is said elsewhere
+	}
+	_, rest, _ := strings.Cut(string(status), "\nCapEff:")
+	word, _, _ := strings.Cut(rest, "\n")
+	caps, err := strconv.ParseUint(strings.TrimSpace(word), 16, 64)
+	return err == nil && caps&(1<<unix.CAP_SYS_ADMIN) != 0
 }
 
 // packages are what the rig and the project's other tests need on a Debian machine.

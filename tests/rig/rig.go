@@ -129,10 +129,7 @@ func Up(ctx context.Context, config Config) (*Rig, error) {
 func (r *Rig) up(ctx context.Context, root string, config Config) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, upTimeout, fmt.Errorf("not up within %v", upTimeout))
 	defer cancel()
-	if err := r.startKeeper(ctx, root); err != nil {
-		return err
-	}
-	if err := r.save(config.Suite); err != nil {
+	if err := r.startKeeper(ctx, root, config.Suite); err != nil {
 		return err
 	}
 	if err := r.lay(config); err != nil {

@@ -218,7 +218,6 @@ func TestHosts(t *testing.T) {
 	})
 	t.Run("a reboot keeps the disk", func(t *testing.T) {
 		before := sh(t, web, "cat /proc/sys/kernel/random/boot_id; touch /root/kept /run/lost")
-		// As from within: nobody out here has a hand in it.
 		if err := web.Reboot(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -105,7 +105,8 @@ func describe(w io.Writer, r *rig.Rig) {
 	for _, h := range r.Hosts() {
 		fmt.Fprintf(w, "  %-12s %-12s %-10s ssh port %d\n", h.Name, h.Addr, h.Addr6, h.SSHPort)
 	}
-	fmt.Fprintf(w, "look inside:    rig shell deployer --rig %s\ntake it down:   rig down %s\n", r.Name, r.Name)
+	const me = "go run ./tests/rig/cmd/rig"
+	fmt.Fprintf(w, "look inside:   %s shell deployer --rig %s\ntake it down:  %s down %s\n", me, r.Name, me, r.Name)
 }
 
 func down() *cobra.Command {
@@ -126,12 +127,14 @@ func down() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			found := false
 			for _, status := range rigs {
 				if !all && status.Name != args[0] {
 					continue
 				}
+				found = true
 				if status.Owned {
-					// Typically a test's, that is running.
+					// Typically a test that is running.
 					fmt.Fprintf(log, "rig %s belongs to a running process and ends with it\n", status.Name)
 					continue
 				}
@@ -142,6 +145,9 @@ func down() *cobra.Command {
 				if err := r.Down(c.Context()); err != nil {
 					return err
 				}
+			}
+			if !all && !found {
+				return fmt.Errorf("there is no rig %s (any more)", args[0])
 			}
 			return nil
 		},
