@@ -4,7 +4,7 @@
 //
 // A host is a systemd-nspawn on an overlay over one cached debootstrap root.
 // All of a rig lives in the pid, mount and network namespaces of one small process, the keeper:
-// nothing of it is in the machine's mount table, network or process tree,
+// nothing of it is in the machine's own mount table or network,
 // and when the keeper ends, the kernel clears all of it away.
 // The keeper ends when the pipe to the process that made the rig closes,
 // so a rig can't outlive its owner, however that dies.
