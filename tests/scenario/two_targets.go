@@ -79,7 +79,7 @@ func (w World) announced(r run) error {
 // toplevel asks Nix on the deployer, not the program, what a node is to run.
 func (w World) toplevel(ctx context.Context, attribute, node string) (string, error) {
 	return say(ctx, w.Deployer, fmt.Sprintf(
-		`cd %s && nix --extra-experimental-features 'nix-command flakes' eval --raw .#%s --apply 'nodes: (builtins.head (builtins.filter (n: n.name == "%s") (nodes.nodes or nodes))).toplevel.outPath'`,
+		`cd %s && nix --extra-experimental-features 'nix-command flakes' eval --raw .#%s --apply 'nodes: let t = (builtins.head (builtins.filter (n: n.name == "%s") (nodes.nodes or nodes))).toplevel; in t.outPath or t'`,
 		w.Flake, attribute, node))
 }
 
