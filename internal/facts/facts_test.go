@@ -33,7 +33,6 @@ func TestObserveHere(t *testing.T) {
 }
 
 func TestBootEntry(t *testing.T) {
-	const entry = "title NixOS\nlinux /EFI/nixos/k.efi\noptions init=%s/init loglevel=4\n"
 	for _, tt := range []struct {
 		name  string
 		files map[string]string

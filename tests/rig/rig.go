@@ -172,7 +172,7 @@ func (c Config) check() error {
 		return fmt.Errorf("rig name %q: want small letters, digits and inner hyphens", c.Name)
 	}
 	if !hostName.MatchString(c.Suite) {
-		return fmt.Errorf("Debian suite %q: want a release name such as trixie", c.Suite)
+		return fmt.Errorf("suite %q: want a Debian release name such as trixie", c.Suite)
 	}
 	// 10.77.0.11 to 10.77.0.254.
 	if len(c.Targets) > 244 {

@@ -103,14 +103,23 @@ func Start(t testing.TB) (scenario.World, *rig.Rig) {
 // the path of the binary.
 func Build(t testing.TB) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "deploy-ssh")
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 5*time.Minute, fmt.Errorf("not built within 5 minutes"))
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", "build", "-race", "-o", path, "github.com/deploy-ssh/deploy-ssh/cmd/deploy-ssh")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("building the program: %v\n%s", err, out)
+	path, err := BuildProgram(t.Context(), t.TempDir(), "-race")
+	if err != nil {
+		t.Fatal(err)
 	}
 	return path
+}
+
+// BuildProgram compiles the program into dir and returns the path of the binary.
+func BuildProgram(ctx context.Context, dir string, flags ...string) (string, error) {
+	path := filepath.Join(dir, "deploy-ssh")
+	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Minute, fmt.Errorf("not built within 5 minutes"))
+	defer cancel()
+	args := append(append([]string{"build"}, flags...), "-o", path, "github.com/deploy-ssh/deploy-ssh/cmd/deploy-ssh")
+	if out, err := exec.CommandContext(ctx, "go", args...).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building the program: %w\n%s", err, out)
+	}
+	return path, nil
 }
 
 // Prepare gives the deployer the program and a flake beside the toplevels' library.

@@ -40,7 +40,7 @@ func command() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(deps(), up(), down(), shell(), list())
+	root.AddCommand(deps(), up(), down(), shell(), list(), demo())
 	return root
 }
 
@@ -99,13 +99,15 @@ func up() *cobra.Command {
 	return c
 }
 
+// me is how people call this command.
+const me = "go run ./tests/rig/cmd/rig"
+
 // describe says what is there and how to look inside.
 func describe(w io.Writer, r *rig.Rig) {
 	fmt.Fprintf(w, "rig %s is up:\n", r.Name)
 	for _, h := range r.Hosts() {
 		fmt.Fprintf(w, "  %-12s %-12s %-10s ssh port %d\n", h.Name, h.Addr, h.Addr6, h.SSHPort)
 	}
-	const me = "go run ./tests/rig/cmd/rig"
 	fmt.Fprintf(w, "look inside:   %s shell deployer --rig %s\ntake it down:  %s down %s\n", me, r.Name, me, r.Name)
 }
 

@@ -1,0 +1,32 @@
+# The project's commands. On a bare Debian: apt-get install make ca-certificates.
+GO ?= go
+RIG = $(GO) run ./tests/rig/cmd/rig
+
+.PHONY: build test demo deps fmt lint fuzz
+
+build: ## the program, in bin/
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/deploy-ssh ./cmd/deploy-ssh
+
+test: deps ## everything: format, vet, unit tests, real hosts
+	@out=$$(gofmt -l .); [ -z "$$out" ] || { echo "not gofmt-ed: $$out"; exit 1; }
+	$(GO) vet ./...
+	RIG=required $(GO) test -race -timeout 40m ./...
+
+demo: deps ## two real hosts, deployed to, and left running to look at
+	$(RIG) demo
+
+deps: ## what this machine lacks, and the hosts' root file system
+	$(RIG) deps
+
+fmt:
+	gofmt -w .
+
+lint: ## linters that are no part of the test run, since they need the network
+	$(GO) run honnef.co/go/tools/cmd/staticcheck@latest ./...
+	$(GO) run golang.org/x/vuln/cmd/govulncheck@latest ./...
+
+fuzz: ## each fuzz test for half a minute
+	@for p in $$($(GO) list ./...); do \
+	  for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz'); do \
+	    echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime 30s $$p || exit 1; \
+	  done; done
