@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/deploy-ssh/deploy-ssh/tests/scenario"
+	"github.com/deploy-ssh/deploy-ssh/tests/scenario/sshworld"
 	"github.com/spf13/pflag"
 )
 
@@ -73,11 +74,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err != nil {
 		return wrong(err)
 	}
-	world, err := readWorld(*file)
+	world, err := sshworld.Read(*file)
 	if err != nil {
 		return wrong(err)
 	}
-	w, hangUp := world.open()
+	w, hangUp := world.Open()
 	defer hangUp()
 	for _, s := range chosen {
 		began := time.Now()

@@ -14,6 +14,7 @@ import (
 	"github.com/deploy-ssh/deploy-ssh/tests/rig"
 	"github.com/deploy-ssh/deploy-ssh/tests/scenario"
 	"github.com/deploy-ssh/deploy-ssh/tests/scenario/rigworld"
+	"github.com/deploy-ssh/deploy-ssh/tests/scenario/sshworld"
 )
 
 const (
@@ -58,15 +59,15 @@ func TestOnADeployer(t *testing.T) {
 }
 
 // describe writes a rig's world as its file has it.
-func describe(w scenario.World) world {
-	one := func(t scenario.Target) target {
-		return target{
+func describe(w scenario.World) sshworld.World {
+	one := func(t scenario.Target) sshworld.Target {
+		return sshworld.Target{
 			Node: t.Node, Host: t.Host, Port: t.Port, ServerName: t.ServerName, Page: t.Page, Certificate: t.Certificate,
 		}
 	}
-	described := world{
+	described := sshworld.World{
 		Flake: w.Flake, Program: w.Program, ClientConfig: w.ClientConfig,
-		SSH: client{User: "root", Key: onlooker, KnownHosts: onlooker + ".known_hosts"},
+		SSH: sshworld.Client{User: "root", Key: onlooker, KnownHosts: onlooker + ".known_hosts"},
 	}
 	for _, t := range w.Targets {
 		described.Targets = append(described.Targets, one(t))
@@ -106,7 +107,7 @@ func install(t *testing.T, r *rig.Rig) {
 	}
 }
 
-func write(t *testing.T, r *rig.Rig, w world) {
+func write(t *testing.T, r *rig.Rig, w sshworld.World) {
 	t.Helper()
 	text, err := json.Marshal(w)
 	if err != nil {

@@ -1,4 +1,4 @@
-package main
+package sshworld
 
 import (
 	"strings"
@@ -26,7 +26,7 @@ func TestParseWorld(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			text := strings.Replace(whole, test.old, test.new, 1)
-			w, err := parseWorld([]byte(text))
+			w, err := Parse([]byte(text))
 			if test.want == "" {
 				if err != nil || w.Targets[0].Port != 2201 || w.Baseline.Port != 2203 || w.SSH.Key != "/root/onlooker" {
 					t.Errorf("got %+v, %v", w, err)
@@ -38,37 +38,11 @@ func TestParseWorld(t *testing.T) {
 			}
 		})
 	}
-	if _, err := parseWorld([]byte(strings.Split(whole, `"targets"`)[0] + `"targets": []}`)); err == nil || !strings.Contains(err.Error(), "no targets") {
+	if _, err := Parse([]byte(strings.Split(whole, `"targets"`)[0] + `"targets": []}`)); err == nil || !strings.Contains(err.Error(), "no targets") {
 		t.Errorf("no targets: got %v", err)
 	}
-	w, err := parseWorld([]byte(whole[:strings.Index(whole, `"baseline"`)] + `"baseline": null}`))
+	w, err := Parse([]byte(whole[:strings.Index(whole, `"baseline"`)] + `"baseline": null}`))
 	if err != nil || w.Baseline != nil {
 		t.Errorf("no baseline: got %+v, %v", w.Baseline, err)
 	}
 }
-
-func TestUsage(t *testing.T) {
-	for _, test := range []struct {
-		args   string
-		code   int
-		stdout string
-		stderr string
-	}{
-		{"list", 0, "BadInput\nTwoTargets\nUnchanged\nOneDown\nBrokenSystems\n", ""},
-		{"--help", 0, usage, ""},
-		{"", 2, "", "usage:"},
-		{"run", 2, "", "usage:"},
-		{"run TwoTargets", 2, "", "usage:"},
-		{"run TwoTarget --world /dev/null", 2, "", `no scenario "TwoTarget"`},
-		{"run TwoTargets --world /nonexistent", 2, "", "/nonexistent"},
-		{"run TwoTargets --world /dev/null", 2, "", "/dev/null: EOF"},
-		{"run TwoTargets --wrld /dev/null", 2, "", "--wrld"},
-	} {
-		var stdout, stderr strings.Builder
-		code := run(t.Context(), strings.Fields(test.args), &stdout, &stderr)
-		if code != test.code || stdout.String() != test.stdout || !strings.Contains(stderr.String(), test.stderr) {
-			t.Errorf("scenario %s: exit code %d\n%s%s", test.args, code, stdout.String(), stderr.String())
-		}
-	}
-}
-

@@ -1,4 +1,4 @@
-package main
+package sshworld
 
 import (
 	"bufio"
@@ -41,7 +41,7 @@ var serve string
 // test makes: those of the onlooker must not be among them, and they aren't when
 // a scenario first looks before it begins to count.
 type remote struct {
-	client client
+	client Client
 	host   string
 	port   int
 

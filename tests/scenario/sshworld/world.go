@@ -1,4 +1,7 @@
-package main
+// Package sshworld plays the scenarios' world where there is no rig: the deployer
+// is this machine, and the targets are reached over plain ssh, which has nothing
+// to do with the program under test.
+package sshworld
 
 import (
 	"bytes"
@@ -9,24 +12,24 @@ import (
 	"github.com/deploy-ssh/deploy-ssh/tests/scenario"
 )
 
-// world is a [scenario.World] as its file describes it. The deployer is this
+// World is a [scenario.World] as its file describes it. The deployer is this
 // machine. Unknown fields are an error.
-type world struct {
+type World struct {
 	// Flake, Program and ClientConfig are as in [scenario.World].
 	Flake        string `json:"flake"`
 	Program      string `json:"program"`
 	ClientConfig string `json:"clientConfig"`
 	// SSH is how the targets are reached to look at them.
-	SSH client `json:"ssh"`
+	SSH Client `json:"ssh"`
 	// Targets are in list order.
-	Targets []target `json:"targets"`
+	Targets []Target `json:"targets"`
 	// Baseline is null where there is none.
-	Baseline *target `json:"baseline"`
+	Baseline *Target `json:"baseline"`
 }
 
-// client is the ssh of this program: it shares neither key nor saved host keys
+// Client is the ssh of the onlooker: it shares neither key nor saved host keys
 // nor configuration with the program under test.
-type client struct {
+type Client struct {
 	User string `json:"user"`
 	// Key is the file of the private key.
 	Key string `json:"key"`
@@ -34,8 +37,8 @@ type client struct {
 	KnownHosts string `json:"knownHosts"`
 }
 
-// target is a [scenario.Target].
-type target struct {
+// Target is a [scenario.Target].
+type Target struct {
 	Node        string `json:"node"`
 	Host        string `json:"host"`
 	Port        int    `json:"port"`
@@ -44,35 +47,36 @@ type target struct {
 	Certificate string `json:"certificate"`
 }
 
-func readWorld(file string) (world, error) {
+// Read reads and checks a description; see [Parse].
+func Read(file string) (World, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return world{}, err
+		return World{}, err
 	}
-	w, err := parseWorld(text)
+	w, err := Parse(text)
 	if err != nil {
-		return world{}, fmt.Errorf("%s: %w", file, err)
+		return World{}, fmt.Errorf("%s: %w", file, err)
 	}
 	return w, nil
 }
 
-// parseWorld reads a description and refuses one with gaps: a scenario that
+// Parse reads a description and refuses one with gaps: a scenario that
 // compares with an empty text may find it.
-func parseWorld(text []byte) (world, error) {
+func Parse(text []byte) (World, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
-	var w world
+	var w World
 	if err := decoder.Decode(&w); err != nil {
-		return world{}, err
+		return World{}, err
 	}
 	if decoder.More() {
-		return world{}, fmt.Errorf("there is more than one description")
+		return World{}, fmt.Errorf("there is more than one description")
 	}
 	given := map[string]string{
 		"flake": w.Flake, "program": w.Program, "clientConfig": w.ClientConfig,
 		"ssh.user": w.SSH.User, "ssh.key": w.SSH.Key, "ssh.knownHosts": w.SSH.KnownHosts,
 	}
-	add := func(at string, t target) {
+	add := func(at string, t Target) {
 		given[at+".node"], given[at+".host"], given[at+".serverName"] = t.Node, t.Host, t.ServerName
 		given[at+".page"], given[at+".certificate"] = t.Page, t.Certificate
 		if t.Port > 0 {
@@ -89,23 +93,23 @@ func parseWorld(text []byte) (world, error) {
 	}
 	for at, value := range given {
 		if value == "" {
-			return world{}, fmt.Errorf("%s is not given", at)
+			return World{}, fmt.Errorf("%s is not given", at)
 		}
 	}
 	if len(w.Targets) == 0 {
-		return world{}, fmt.Errorf("there are no targets")
+		return World{}, fmt.Errorf("there are no targets")
 	}
 	return w, nil
 }
 
-// open makes the world to play in. No connection is made before a target is
+// Open makes the world to play in. No connection is made before a target is
 // first used; hangUp closes all.
-func (w world) open() (opened scenario.World, hangUp func()) {
+func (w World) Open() (opened scenario.World, hangUp func()) {
 	opened = scenario.World{
 		Deployer: local{}, Flake: w.Flake, Program: w.Program, ClientConfig: w.ClientConfig,
 	}
 	var all []*remote
-	reach := func(t target) scenario.Target {
+	reach := func(t Target) scenario.Target {
 		machine := &remote{client: w.SSH, host: t.Host, port: t.Port}
 		all = append(all, machine)
 		return scenario.Target{
