@@ -51,7 +51,7 @@ func switches(t *testing.T, w *world) {
 		{system: "activate-slow", action: "test", want: state{0, "activate-slow", base, nil},
 			stdout: []string{"activation takes its time: 3 of 3"}},
 		{system: "unit-fails", action: "test", want: state{4, "unit-fails", base, nil},
-			stdout: []string{"     Active: failed (Result: exit-code)"}, stderr: []string{warning}},
+			stdout: []string{"x fault.service - A unit that goes wrong as asked for"}, stderr: []string{warning}},
 		{system: "unit-dies-later", action: "test", want: state{0, "unit-dies-later", base, nil}, silent: []string{"warning:"}},
 		{system: "unit-cancelled", action: "test", want: state{0, "unit-cancelled", base, nil}, silent: []string{"warning:"}},
 		{system: "check-fails", action: "test", want: state{1, base, base, nil},

@@ -66,8 +66,10 @@ func start(t *testing.T) *world {
 	for name, file := range toplevels.HostFiles() {
 		files[name] = rig.File(file)
 	}
+	// a user whose session has ended is not listed any longer
+	files["/usr/lib/systemd/logind.conf.d/test.conf"] = rig.File{Content: "[Login]\nUserStopDelaySec=0\n"}
 	config := rig.Config{Log: testWriter{t}}
-	for i := range 4 {
+	for i := range 6 {
 		config.Targets = append(config.Targets, rig.Target{Name: fmt.Sprintf("t%d", i+1), Files: files})
 	}
 	w := &world{rig: rig.Start(t, config), free: make(chan *target, len(config.Targets))}
@@ -118,6 +120,7 @@ func (h *target) reset(t *testing.T) {
 	t.Helper()
 	script := fmt.Sprintf(`
 		set -e
+		while loginctl list-users --no-legend | grep -q .; do sleep 0.1; done
 		rm -f /run/nixos/*-list
 		nix-env -p /nix/var/nix/profiles/system --set %[1]s
 		nix-env -p /nix/var/nix/profiles/system --delete-generations old

@@ -343,10 +343,12 @@ block_on_jobs() {
 
 # --- users ----------------------------------------------------------------------------
 
-user_bus() { # UID GID METHOD
+# user_manager UID GID VERB: a request to the user's own systemd, made by a
+# process of the user.
+user_manager() {
   setpriv --reuid "$1" --regid "$2" --clear-groups \
     env -i PATH="$PATH" XDG_RUNTIME_DIR="/run/user/$1" \
-    busctl --user --timeout=25 call "${MANAGER[@]}" "$3" >/dev/null 2>&1 {lock}>&-
+    timeout 25 systemctl --user "$3" >/dev/null 2>&1 {lock}>&-
 }
 
 switch_users() {
@@ -359,14 +361,13 @@ switch_users() {
   while read -r uid name; do
     say "reloading user units for $name..."
     gid=$(id -g "$uid")
-    if ! user_bus "$uid" "$gid" Subscribe; then
+    if ! user_manager "$uid" "$gid" reset-failed; then
       say "Error: Failed to open dbus connection"
       say "warning: user activation for $name failed"
       exit_code=4
       continue
     fi
-    user_bus "$uid" "$gid" ResetFailed
-    user_bus "$uid" "$gid" Reload
+    user_manager "$uid" "$gid" daemon-reload
   done < <(grep -oE '[0-9]+ "[^"]*" "/org[^"]*"' <<<"$reply" | sed -E 's/^([0-9]+) "([^"]*)".*/\1 \2/')
 }
 
