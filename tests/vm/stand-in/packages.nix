@@ -1,0 +1,140 @@
+# The packages and builders of nixpkgs that this project uses.
+{ lib, system }:
+let
+  inherit (builtins)
+    attrNames
+    functionArgs
+    intersectAttrs
+    isFunction
+    mapAttrs
+    removeAttrs
+    toJSON
+    ;
+
+  # A derivation that nobody should build; each attribute of it is evaluated.
+  inert =
+    name: attributes:
+    derivation (
+      {
+        inherit name system;
+        builder = "/bin/sh";
+        args = [
+          "-c"
+          "echo 'the stand-in for nixpkgs builds nothing' >&2; exit 1"
+        ];
+      }
+      // attributes
+    );
+
+  # Arguments in nixpkgs' builders that are no attributes of the derivation itself.
+  mkDerivation =
+    {
+      pname,
+      version,
+      src,
+      meta ? { },
+      env ? { },
+      ...
+    }@args:
+    inert "${pname}-${version}" (
+      removeAttrs args [
+        "meta"
+        "env"
+      ]
+      // env
+    )
+    // {
+      inherit meta;
+    };
+
+  buildGoModule =
+    { vendorHash, ... }@args:
+    let
+      vendor = derivation {
+        name = "vendor";
+        inherit system;
+        builder = "/bin/sh";
+        outputHashMode = "recursive";
+        # As in nixpkgs, where the hash names its own algorithm.
+        outputHash = vendorHash;
+      };
+    in
+    mkDerivation (args // { goModules = vendor; });
+
+  pkgs = {
+    inherit lib system buildGoModule;
+    buildGo126Module = buildGoModule;
+
+    callPackages =
+      file: args:
+      let
+        f = import file;
+      in
+      f (intersectAttrs (functionArgs f) pkgs // args);
+
+    mkShell =
+      {
+        packages ? [ ],
+        inputsFrom ? [ ],
+      }:
+      inert "nix-shell" { inherit packages inputsFrom; };
+
+    # A real file, so that it can be read after the evaluation. Store paths in its
+    # text are no dependencies, for nothing is built that they could be read from.
+    writeText = name: text: builtins.toFile name (builtins.unsafeDiscardStringContext text);
+    runCommand = name: attributes: buildCommand: inert name (attributes // { inherit buildCommand; });
+
+    testers.runNixOSTest =
+      {
+        name,
+        nodes,
+        testScript,
+      }:
+      let
+        machine =
+          node: module:
+          let
+            config = lib.evaluate {
+              modules = [
+                toplevel
+                module
+              ];
+              args = {
+                inherit lib pkgs;
+                nodes = machines;
+                name = node;
+              };
+            };
+            # A system's toplevel depends on all of its settings.
+            toplevel =
+              { extendModules, ... }:
+              {
+                system.build.toplevel = inert "nixos-system-${node}" {
+                  config = toJSON (removeAttrs (extendModules { modules = [ ]; }).config [ "system" ]);
+                };
+              };
+          in
+          config;
+        machines = mapAttrs machine nodes;
+        script = if isFunction testScript then testScript { nodes = machines; } else testScript;
+      in
+      inert "vm-test-run-${name}" {
+        testScript = script;
+        systems = map (node: machines.${node}.system.build.toplevel) (attrNames machines);
+      }
+      // {
+        # Of the stand-in only: what the Go test looks at.
+        testScript = script;
+        nodes = machines;
+      };
+  }
+  // lib.genAttrs [
+    "curl"
+    "gopls"
+    "nix"
+    "nixfmt-tree"
+    "openssh"
+    "openssl"
+  ] (name: inert name { });
+in
+pkgs
