@@ -21,9 +21,9 @@ let
     "fails" = {
       "fault.service" = fault-service "Type=oneshot\nExecStart=/bin/false";
     };
-    # dies after the switch has stopped looking
+    # dies two seconds after the switch has stopped looking
     "dies-later" = {
-      "fault.service" = fault-service "Type=exec\nExecStart=/bin/sh -c 'sleep 2; exit 1'";
+      "fault.service" = fault-service "Type=exec\nExecStart=/bin/sh -c 'while pgrep -f [.]switch-to-configuration-wrapped; do sleep 0.2; done; sleep 2; exit 1'\nStandardOutput=null";
     };
     "hangs" = {
       "fault.service" = fault-service "Type=notify\nTimeoutStartSec=infinity\nExecStart=/bin/sleep infinity";

@@ -337,7 +337,7 @@ block_on_jobs() {
     done
     [ ${#job_unit[@]} -gt 0 ] || break
     connected || fail "Failed to process dbus messages while waiting for jobs"
-    sleep 0.02
+    read -rt 0.05 -u "$idle" # nothing ever comes
   done
 }
 
@@ -464,6 +464,7 @@ fi
 
 connect_bus
 work=$(mktemp -d /run/switch-to-configuration.XXXXXX) || fail "Failed to create a work directory"
+mkfifo "$work/idle" && exec {idle}<>"$work/idle" || fail "Failed to create a work directory"
 declare -A after
 read_units state
 plan
