@@ -3,6 +3,8 @@ package toplevels_test
 import (
 	"context"
 	"encoding/json"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/deploy-ssh/deploy-ssh/tests/rig"
+	"github.com/deploy-ssh/deploy-ssh/tests/toplevels"
 )
 
 const setProfile = "nix-env -p /nix/var/nix/profiles/system --set "
@@ -29,6 +32,11 @@ func boot(t *testing.T, w *world) {
 			t.Errorf("booted and current system after test and reboot: %q, want base", got)
 		}
 		wantPage(t, h, "base")
+
+		// the first switch since a boot
+		wantLines(t, "stderr", h.switchTo(t, "base", "test").Stderr,
+			"restarting sysinit-reactivation.target\n"+
+				"the following new units were started: sysinit-reactivation.target, systemd-tmpfiles-resetup.service")
 
 		// with a boot entry: a reboot goes there
 		sh(t, h.Host, setProfile+h.paths["next"])
@@ -238,6 +246,19 @@ func contents(t *testing.T, w *world) {
 			t.Errorf("runs %s, want kills-sessions", got)
 		}
 	})
+}
+
+// example is the example flake for such toplevels, next to a copy of the library.
+func (w *world) example(t *testing.T) {
+	deployer := w.rig.Deployer
+	must(t, deployer.CopyTree(t.Context(), os.DirFS("../../examples/two-hosts"), "/root/example"))
+	must(t, deployer.CopyTree(t.Context(), toplevels.Tree, "/root/example/toplevels"))
+	got := sh(t, deployer, `nix eval --raw path:/root/example#nodes --apply '
+		map: builtins.concatStringsSep "\n" (builtins.map (node: "${node.name} ${node.toplevel.name} ${node.toplevel.drvPath}") map.nodes)'`)
+	want := regexp.MustCompile(`^web1 nixos-system-web1-\S+ /nix/store/\S+\.drv\nweb2 nixos-system-web2-\S+ /nix/store/\S+\.drv$`)
+	if !want.MatchString(got) {
+		t.Errorf("nodes of the example: %q, want a match of %s", got, want)
+	}
 }
 
 // refusals is what Nix says to arguments that are wrong and to systems made to fail.

@@ -55,6 +55,7 @@ func TestMain(m *testing.M) {
 func TestToplevels(t *testing.T) {
 	w := start(t)
 	t.Run("refusals", w.refusals)
+	t.Run("example", w.example)
 	for _, group := range []struct {
 		name string
 		test func(*testing.T, *world)
@@ -82,7 +83,8 @@ func start(t *testing.T) *world {
 	}
 	// a user whose session has ended is not listed any longer
 	files["/usr/lib/systemd/logind.conf.d/test.conf"] = rig.File{Content: "[Login]\nUserStopDelaySec=0\n"}
-	config := rig.Config{}
+	// RIG_SUITE is another Debian release to test on: another systemd, another Nix.
+	config := rig.Config{Suite: os.Getenv("RIG_SUITE")}
 	for i := range targets {
 		config.Targets = append(config.Targets, rig.Target{Name: fmt.Sprintf("t%d", i+1), Files: files})
 	}
@@ -138,7 +140,7 @@ func (h *target) reset(t *testing.T) {
 		# most tests leave the host as it was
 		if [ "$(readlink -f /run/current-system)" = %[1]s ] && [ "$(echo /nix/var/nix/profiles/system-*-link | xargs readlink)" = %[1]s ] &&
 			grep -q " init=%[1]s/" "/boot/loader/entries/$(sed -n 's/^default //p' /boot/loader/loader.conf)" &&
-			systemctl is-active -q nginx && [ -z "$(systemctl list-units --failed -q)$(ls /run/nixos | grep -- -list)" ]; then
+			systemctl is-active -q nginx && systemctl is-active -q sysinit-reactivation.target && [ -z "$(systemctl list-units --failed -q)$(ls /run/nixos | grep -- -list)" ]; then
 			exit
 		fi
 		rm -f /run/nixos/*-list
