@@ -1,12 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -93,8 +91,8 @@ func deployDemo(ctx context.Context, c *cobra.Command, r *rig.Rig, program, flak
 	if err := rigworld.Prepare(ctx, r, program, flake); err != nil {
 		return err
 	}
-	fmt.Fprintln(log, "demo: giving both hosts a first system, from "+filepath.Dir(demoFlake))
-	first, err := rigworld.BuildToplevel(ctx, r, ".#first")
+	fmt.Fprintln(log, "demo: giving both hosts a first system")
+	first, err := rigworld.BuildToplevel(ctx, r, "path:"+rigworld.Flake+"/toplevels#nodes.one")
 	if err != nil {
 		return err
 	}
@@ -109,11 +107,9 @@ func deployDemo(ctx context.Context, c *cobra.Command, r *rig.Rig, program, flak
 		{"curl https://web1/ https://web2/", `for h in web1 web2; do curl -sS --fail --cacert /run/rig-demo/$h/etc/ssl-resource.pem https://$h/; done`},
 	} {
 		fmt.Fprintf(out, "\ndeployer$ %s\n", step.shown)
-		var errs bytes.Buffer
 		result, err := r.Deployer.Run(ctx, rig.Cmd{
-			Args: []string{"/bin/bash", "-c", certificates + step.script}, Dir: rigworld.Flake, Stdout: out, Stderr: &errs,
+			Args: []string{"/bin/bash", "-c", certificates + step.script}, Dir: rigworld.Flake, Stdout: out, Stderr: log,
 		})
-		fmt.Fprint(log, errs.String())
 		if err != nil {
 			return err
 		}
