@@ -70,6 +70,13 @@ let
     "toplevel"
     "tags"
     "ssh"
+    "elevate"
+    "expect"
+    "ignoreUnits"
+  ];
+  expectFields = [
+    "machineId"
+    "hostName"
   ];
   nodeResults = [
     "selected"
@@ -78,6 +85,8 @@ let
     "evalFailed"
     "problem"
   ];
+  # Beside `ssh`.
+  defaultFields = [ "elevate" ];
   sharedFields = [
     "user"
     "key"
@@ -363,11 +372,13 @@ let
           [
             "toplevel"
             "ssh"
+            "expect"
           ]
           ++ nodeResults
         )
       )
-      // (if node ? ssh then { ssh = fields sshFields node.ssh; } else { });
+      // (if node ? ssh then { ssh = fields sshFields node.ssh; } else { })
+      // (if node ? expect then { expect = fields expectFields node.expect; } else { });
   finished = map (
     entry:
     let
@@ -403,9 +414,12 @@ in
     if !(isMap && hasNodes && value ? defaults) then
       { }
     else if isAttrs value.defaults && !isDerivation value.defaults && value.defaults ? ssh then
-      fields [ ] (removeAttrs value.defaults [ "ssh" ]) // { ssh = fields sharedFields value.defaults.ssh; }
+      fields defaultFields (removeAttrs value.defaults [ "ssh" ])
+      // {
+        ssh = fields sharedFields value.defaults.ssh;
+      }
     else
-      fields [ ] value.defaults;
+      fields defaultFields value.defaults;
   nodes = map (entry: entry.node) finished;
   problems =
     mapProblems

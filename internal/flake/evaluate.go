@@ -51,7 +51,7 @@ func (e Evaluator) Evaluate(ctx context.Context, r Request) (Map, error) {
 	if err != nil {
 		return Map{}, e.explain(ctx, r, err)
 	}
-	m := Map{Ref: r.Ref, Ordered: doc.Ordered, Defaults: doc.Defaults.SSH}
+	m := Map{Ref: r.Ref, Ordered: doc.Ordered, Defaults: doc.Defaults.SSH, Elevate: doc.Defaults.Elevate}
 	bad := &MapError{Ref: r.Ref}
 	selected := false
 	for _, n := range doc.Nodes {
@@ -133,7 +133,10 @@ func (r Request) flags() []string {
 // document is the contract; its shape is in nix/schema.json.
 type document struct {
 	Ordered  bool
-	Defaults struct{ SSH settings.SSH }
+	Defaults struct {
+		SSH     settings.SSH
+		Elevate string
+	}
 	Nodes    []documentNode
 	Problems []struct{ Path, Text string }
 	// Unmatched are the selectors that match no node.
@@ -141,20 +144,24 @@ type document struct {
 }
 
 type documentNode struct {
-	Name       string
-	Host       string
-	Tags       []string
-	SSH        settings.SSH
-	Selected   bool
-	Toplevel   string
-	DrvPath    string
-	System     string
-	EvalFailed bool
+	Name        string
+	Host        string
+	Tags        []string
+	SSH         settings.SSH
+	Elevate     string
+	Expect      Expect
+	IgnoreUnits []string
+	Selected    bool
+	Toplevel    string
+	DrvPath     string
+	System      string
+	EvalFailed  bool
 }
 
 func (n documentNode) node() Node {
 	return Node{
 		Name: n.Name, Host: n.Host, Tags: n.Tags, SSH: n.SSH, Selected: n.Selected,
+		Elevate: n.Elevate, Expect: n.Expect, IgnoreUnits: n.IgnoreUnits,
 		Toplevel: n.Toplevel, DrvPath: n.DrvPath, System: n.System,
 	}
 }

@@ -48,8 +48,18 @@ type Map struct {
 	Ordered bool
 	// Defaults are the shared SSH settings.
 	Defaults settings.SSH
+	// Elevate is the shared way to become root: sudo, doas, or "" for none.
+	Elevate string
 	// Nodes are all nodes, selected or not, in order. Their names are unique.
 	Nodes []Node
+}
+
+// Expect is the identity that a host must have. An empty field is not compared.
+type Expect struct {
+	// MachineID is the host's /etc/machine-id.
+	MachineID string `json:"machineId,omitempty"`
+	// HostName is the host's own name, as its hostname prints it.
+	HostName string `json:"hostName,omitempty"`
 }
 
 // Node is one node of a flake.
@@ -60,6 +70,12 @@ type Node struct {
 	Tags []string
 	// SSH is the node's own entry.
 	SSH settings.SSH
+	// Elevate is the node's own way to become root; "" inherits.
+	Elevate string
+	// Expect is who the host must be.
+	Expect Expect
+	// IgnoreUnits are names and globs of units whose failure doesn't count.
+	IgnoreUnits []string
 	// Selected is false when the request left the node out.
 	// The fields below are empty then.
 	Selected bool

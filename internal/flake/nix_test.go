@@ -116,8 +116,9 @@ func TestEvaluateForms(t *testing.T) {
 func TestEvaluateCarriesTheSettings(t *testing.T) {
 	store := nixtest.New(t)
 	m, err := evaluate(t, store, `{ nodes = {
-	  defaults.ssh = { user = "deploy"; key = "~/.ssh/id"; options = [ "Port=22" ]; };
+	  defaults = { elevate = "sudo"; ssh = { user = "deploy"; key = "~/.ssh/id"; options = [ "Port=22" ]; }; };
 	  nodes = [ { name = "web"; host = "10.0.0.1"; tags = [ "eu" "www" ]; toplevel = system "w" {};
+	    elevate = "doas"; expect = { machineId = "0123456789abcdef0123456789abcdef"; hostName = "web"; }; ignoreUnits = [ "a.service" "b-*" ];
 	    ssh = { host = "h"; user = "u"; key = "/k"; hostKey = "ssh-ed25519 A"; options = [ "ProxyCommand=nc \"%h\" $x ''\${y}" ]; }; } ];
 	}; }`, "nodes", nil)
 	if err != nil {
@@ -128,7 +129,10 @@ func TestEvaluateCarriesTheSettings(t *testing.T) {
 	var want Map
 	want.Ordered = true
 	want.Defaults.User, want.Defaults.Key, want.Defaults.Options = "deploy", "~/.ssh/id", []string{"Port=22"}
+	want.Elevate = "sudo"
 	web := Node{Name: "web", Host: "10.0.0.1", Tags: []string{"eu", "www"}, Selected: true, Toplevel: "w", DrvPath: "w.drv", System: nixtest.Platform()}
+	web.Elevate, web.IgnoreUnits = "doas", []string{"a.service", "b-*"}
+	web.Expect = Expect{MachineID: "0123456789abcdef0123456789abcdef", HostName: "web"}
 	web.SSH.Host, web.SSH.User, web.SSH.Key, web.SSH.HostKey = "h", "u", "/k", "ssh-ed25519 A"
 	web.SSH.Options = []string{`ProxyCommand=nc "%h" $x ''${y}`}
 	want.Nodes = []Node{web}
@@ -206,6 +210,18 @@ func TestEvaluateRefusals(t *testing.T) {
 			`nodes.b.ssh: found the string "b"; wanted an object`, `nodes.b.tags: found the string "t"; wanted a list`,
 		}},
 		{"defaults that are none", `{ nodes = { defaults = system "d" {}; nodes.a.toplevel = system "a" {}; }; }`, "", []string{"defaults: found a package (d); wanted an object"}},
+		{"identity, units and elevation that are none", `{ nodes = { defaults.elevate = "su"; nodes.a = { toplevel = system "a" {}; elevate = true;
+		  expect = { machineId = "0123"; hostname = abort ""; hostName = "a b"; }; ignoreUnits = [ "nginx" 5 "a.service" ]; }; nodes.b = { toplevel = system "b" {}; expect = "b"; ignoreUnits = "x*"; }; }; }`, "", []string{
+			"defaults.elevate: \"su\": wanted the program that makes the login user root: `sudo` or `doas`",
+			"nodes.a.elevate: found the boolean true; wanted a string: the program that makes the login user root",
+			`nodes.a.expect.machineId: "0123": wanted a machine id`,
+			`nodes.a.expect.hostname: unknown field "hostname"; did you mean "hostName"?`,
+			`nodes.a.expect.hostName: "a b": wanted a host name`,
+			`nodes.a.ignoreUnits[0]: "nginx": wanted a unit's full name`,
+			"nodes.a.ignoreUnits[1]: found the number 5; wanted a string",
+			`nodes.b.expect: found the string "b"; wanted an object`,
+			`nodes.b.ignoreUnits: found the string "x*"; wanted a list`,
+		}},
 		{"order of a list", `{ nodes = { nodes = [ { name = "a"; toplevel = system "a" {}; } ]; order = [ "a" ]; }; }`, "", []string{"remove `order`"}},
 		{"another name inside", `{ nodes.web = { name = "db"; toplevel = system "a" {}; }; }`, "", []string{`nodes.web.name: found "db"`}},
 		{"nothing selected", `{ nodes.web.toplevel = abort ""; }`, "wbe,@t", []string{`"wbe" selects no node; did you mean "web"?`, `"@t" selects no node`}},

@@ -25,6 +25,12 @@ type Node struct {
 	// Toplevel, DrvPath and System are as in [flake.Node].
 	Toplevel, DrvPath, System string
 	SSH                       settings.Resolved
+	// Elevate is how the login user becomes root: sudo, doas, or "" for not at all.
+	Elevate settings.Value[string]
+	// Expect is who the host must be.
+	Expect flake.Expect
+	// IgnoreUnits are names and globs of units whose failure doesn't count; see [Node.Ignores].
+	IgnoreUnits []string
 	// EvalError is why the node doesn't evaluate; there is nothing to deploy then.
 	EvalError string
 }
@@ -32,9 +38,12 @@ type Node struct {
 // Make plans the deployment of the selected nodes. The settings of all nodes
 // are checked, selected or not. The error is a [*settings.Error].
 func Make(m flake.Map, env settings.Environment) (Plan, error) {
-	layers := settings.Flake{Source: m.Ref, Defaults: m.Defaults}
+	layers := settings.Flake{Source: m.Ref, Defaults: m.Defaults, Elevate: m.Elevate}
 	for _, n := range m.Nodes {
-		layers.Nodes = append(layers.Nodes, settings.Node{Name: n.Name, Host: n.Host, SSH: n.SSH})
+		layers.Nodes = append(layers.Nodes, settings.Node{
+			Name: n.Name, Host: n.Host, SSH: n.SSH,
+			Elevate: n.Elevate, IgnoreUnits: n.IgnoreUnits,
+		})
 	}
 	resolved, err := settings.Resolve(layers, env)
 	if err != nil {
@@ -49,10 +58,21 @@ func Make(m flake.Map, env settings.Environment) (Plan, error) {
 			Name: n.Name, Tags: n.Tags,
 			Toplevel: n.Toplevel, DrvPath: n.DrvPath, System: n.System,
 			SSH: resolved[i], EvalError: n.EvalError,
+			Elevate: layers.Elevation(layers.Nodes[i]), Expect: n.Expect, IgnoreUnits: n.IgnoreUnits,
 		})
 	}
 	if !m.Ordered && len(p.Nodes) > 1 {
 		p.Notes = append(p.Notes, m.Ref+" is an attribute set without `order`: the nodes go by name")
 	}
 	return p, nil
+}
+
+// Ignores tells whether the failure of a unit doesn't count.
+func (n Node) Ignores(unit string) bool {
+	for _, glob := range n.IgnoreUnits {
+		if settings.MatchUnit(glob, unit) {
+			return true
+		}
+	}
+	return false
 }

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/deploy-ssh/deploy-ssh/internal/flake"
@@ -14,10 +15,12 @@ func TestMake(t *testing.T) {
 		Ref:      ".#nodes",
 		Ordered:  true,
 		Defaults: settings.SSH{User: "deploy"},
+		Elevate:  "sudo",
 		Nodes: []flake.Node{
 			{Name: "web", Host: "10.0.0.1", Tags: []string{"eu"}, Selected: true, Toplevel: "/nix/store/w", DrvPath: "/nix/store/w.drv", System: "x86_64-linux"},
 			{Name: "old"},
-			{Name: "db", Selected: true, EvalError: "error: no"},
+			{Name: "db", Selected: true, EvalError: "error: no", Elevate: "doas",
+				Expect: flake.Expect{MachineID: "0123456789abcdef0123456789abcdef", HostName: "db"}, IgnoreUnits: []string{"a.service", "b-*"}},
 		},
 	}
 	env := settings.Environment{Config: "/c", Nodes: map[string]settings.SSH{"old": {User: "x"}, "db": {Host: "h"}}}
@@ -37,6 +40,17 @@ func TestMake(t *testing.T) {
 	}
 	if db.EvalError != "error: no" || db.SSH.Host.V != "h" || db.SSH.User.V != "deploy" {
 		t.Errorf("got %+v", db)
+	}
+	if web.Elevate.V != "sudo" || db.Elevate != (settings.Value[string]{V: "doas", Origin: ".#nodes nodes.db.elevate"}) {
+		t.Errorf("elevate: got %+v, %+v", web.Elevate, db.Elevate)
+	}
+	if db.Expect != m.Nodes[2].Expect || web.Expect != (flake.Expect{}) {
+		t.Errorf("expect: got %+v, %+v", db.Expect, web.Expect)
+	}
+	for unit, want := range map[string]bool{"a.service": true, "b-1.timer": true, "b.service": false} {
+		if got := db.Ignores(unit); got != want || web.Ignores(unit) {
+			t.Errorf("Ignores(%q): got %v for db, %v for web", unit, got, web.Ignores(unit))
+		}
 	}
 	if want := (settings.Value[string]{V: "/c", Origin: settings.KeyConfig}); got.Config != want || got.Notes != nil {
 		t.Errorf("got %+v, %q", got.Config, got.Notes)
@@ -59,6 +73,14 @@ func TestMakeChecksNodesThatAreLeftOut(t *testing.T) {
 	_, err := Make(m, settings.Environment{})
 	var bad *settings.Error
 	if !errors.As(err, &bad) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestMakeRefusesUnitsThatTheSchemaCannot(t *testing.T) {
+	m := flake.Map{Ref: ".#nodes", Nodes: []flake.Node{{Name: "a", IgnoreUnits: []string{"a.service", "[ab].service"}}}}
+	_, err := Make(m, settings.Environment{})
+	if err == nil || !strings.Contains(err.Error(), `.#nodes nodes.a.ignoreUnits[1]: "[ab].service": wanted a unit's full name`) {
 		t.Errorf("got %v", err)
 	}
 }

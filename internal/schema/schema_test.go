@@ -25,8 +25,8 @@ func TestCheckContract(t *testing.T) {
 			document: `{` + head + `,"noeds":null,"defaults":{"user":null,"ssh":{"hostKey":null}},"nodes":[{"name":"web","selected":true,"hots":null,"ssh":{"option":null}}]}`,
 			want: []string{
 				`defaults.ssh.hostKey: unknown field "hostKey" (known: key, options, user)`,
-				`defaults.user: unknown field "user" (known: ssh)`,
-				`nodes[0].hots: unknown field "hots"; did you mean "host"? (known: host, name, ssh, tags, toplevel)`,
+				`defaults.user: unknown field "user" (known: elevate, ssh)`,
+				`nodes[0].hots: unknown field "hots"; did you mean "host"? (known: elevate, expect, host, ignoreUnits, name, ssh, tags, toplevel)`,
 				`nodes[0].ssh.option: unknown field "option"; did you mean "options"? (known: host, hostKey, key, options, user)`,
 				`noeds: unknown field "noeds"; did you mean "nodes"? (known: defaults, nodes, order)`,
 			},

@@ -134,6 +134,8 @@ func check(rule, value string) error {
 		return CheckUser(value)
 	case "key":
 		return CheckKey(value)
+	case "unit":
+		return CheckUnit(value)
 	}
 	return nil
 }

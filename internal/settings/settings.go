@@ -9,6 +9,7 @@ package settings
 import (
 	"fmt"
 	"sort"
+	"strconv"
 	"strings"
 
 	"github.com/deploy-ssh/deploy-ssh/internal/nearest"
@@ -114,6 +115,10 @@ type Node struct {
 	Host string
 	// SSH is the node's own entry.
 	SSH SSH
+	// Elevate is sudo, doas, or "" to inherit.
+	Elevate string
+	// IgnoreUnits are unit names and globs.
+	IgnoreUnits []string
 }
 
 // Flake is the flake's part of the settings.
@@ -121,8 +126,18 @@ type Flake struct {
 	// Source names the flake attribute in origins, as .#nodes.
 	Source   string
 	Defaults SSH
+	// Elevate is the shared way to become root: sudo, doas, or "".
+	Elevate string
 	// Nodes in list order; names are unique.
 	Nodes []Node
+}
+
+// Elevation is how the node's login user becomes root; the value is "" for not at all.
+func (f Flake) Elevation(node Node) Value[string] {
+	v := Value[string]{"", OriginBuiltIn}
+	over(&v, f.Elevate, f.Source+" defaults.elevate")
+	over(&v, node.Elevate, f.Source+" "+schema.Location([]string{"nodes", node.Name, "elevate"}))
+	return v
 }
 
 // Resolve layers the settings of every node, in the order of the flake.
@@ -148,6 +163,12 @@ func Resolve(flake Flake, env Environment) ([]Resolved, error) {
 		if err := CheckHost(node.Host); err != nil {
 			path := schema.Location([]string{"nodes", node.Name, "host"})
 			problems = append(problems, Problem{Source: flake.Source, Path: path, Text: err.Error()})
+		}
+		for i, glob := range node.IgnoreUnits {
+			if err := CheckUnit(glob); err != nil {
+				path := schema.Location([]string{"nodes", node.Name, "ignoreUnits", strconv.Itoa(i)})
+				problems = append(problems, Problem{Source: flake.Source, Path: path, Text: err.Error()})
+			}
 		}
 		resolved = append(resolved, resolve(node, env, shared, own))
 	}
