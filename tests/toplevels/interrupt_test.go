@@ -143,7 +143,7 @@ func bus(t *testing.T, w *world) {
 			"pid=$(systemctl show -p MainPID --value dbus); kill -STOP $pid; timeout 8 $next/$stc test; code=$?; kill -CONT $pid; exit $code",
 			state{124, "base", "base", nil}, nil},
 		{"a user's bus is gone",
-			"systemd-run -q --wait loginctl enable-linger root; until [ -S /run/user/0/systemd/private ]; do sleep 0.1; done; rm /run/user/0/systemd/private; $next/$stc test; code=$?; " +
+			"systemd-run -q --wait loginctl enable-linger root; until [ -S /run/user/0/systemd/private ]; do sleep 0.1; done; rm -f /run/user/0/systemd/private /run/user/0/bus; $next/$stc test; code=$?; " +
 				"systemd-run -q --wait loginctl disable-linger root; while loginctl list-users --no-legend | grep -q root; do sleep 0.1; done; exit $code",
 			state{4, "next", "base", nil}, []string{"reloading user units for root...\nError: Failed to open dbus connection\nwarning: user activation for root failed"}},
 	}
