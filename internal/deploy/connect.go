@@ -18,7 +18,7 @@ func (d *deployment) connect(ctx context.Context) step {
 	s := d.node.SSH
 	conn, err := d.fleet.Connector.Connect(ctx, d.node.Name, ssh.Settings{
 		Host: s.Host.V, User: s.User.V, Key: s.Key.V, HostKeys: s.HostKeys.V,
-		Options: s.Options.V, ClientConfig: d.fleet.ClientConfig,
+		Options: s.Options.V, ClientConfig: d.fleet.ClientConfig, Elevate: ssh.Elevation(d.node.Elevate.V),
 	})
 	if err != nil {
 		return d.unreached(ctx, err)
@@ -40,6 +40,8 @@ func (d *deployment) unreached(ctx context.Context, err error) step {
 			return end(verdict.HostKeyRefused, err.Error())
 		case ssh.LoginRefused:
 			return end(verdict.LoginRefused, err.Error())
+		case ssh.ElevationRefused:
+			return end(verdict.ElevationRefused, err.Error())
 		case ssh.Noise:
 			return end(verdict.Unusable, err.Error())
 		}

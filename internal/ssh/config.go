@@ -20,6 +20,8 @@ type Settings struct {
 	Options []string
 	// ClientConfig is the client configuration that the operator gave; empty when none.
 	ClientConfig string
+	// Elevate is how the login user becomes root; empty when it is root.
+	Elevate Elevation
 }
 
 // files are the paths that a node's configuration refers to,

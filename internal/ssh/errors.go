@@ -15,6 +15,8 @@ const (
 	HostKeyRefused
 	// LoginRefused: the host let the user not in.
 	LoginRefused
+	// ElevationRefused: the login works, but becoming root does not.
+	ElevationRefused
 	// Noise: the login works, but something else than our script talks on its output.
 	Noise
 	// Lost: the connection was open and is no more, or went silent.

@@ -59,6 +59,7 @@ type Conn struct {
 	config      string
 	rider       string
 	controlPath string
+	elevation   Elevation
 	// Trust tells which host keys this connection was checked against.
 	Trust hostkeys.Trust
 
@@ -96,7 +97,7 @@ func (c *Client) prepare(name string, s Settings) (*Conn, error) {
 		return nil, fmt.Errorf("preparing the connection of %s: %w", name, err)
 	}
 	sub := &RunDir{Path: dir}
-	conn := &Conn{client: c, destination: s.Host, controlPath: filepath.Join(dir, "ctl")}
+	conn := &Conn{client: c, destination: s.Host, controlPath: filepath.Join(dir, "ctl"), elevation: s.Elevate}
 
 	f := files{controlPath: conn.controlPath}
 	if s.Key != "" {
@@ -222,10 +223,23 @@ type Script struct {
 	Timeout time.Duration
 }
 
-// Run runs a script on the host.
+// Run runs a script on the host, as root where the settings say how to elevate.
 // An [*ExitError] is the script's own failure; an [*Error] is one of the way there,
 // after which nothing is known of what the script did.
 func (c *Conn) Run(ctx context.Context, s Script) error {
+	return c.run(ctx, s, "-F", c.rider, "-T", "--", riderHost)
+}
+
+// FreshRun is Run over a connection of its own, with a login of its own. It tells
+// whether anybody can still get in, which an open connection can't.
+func (c *Conn) FreshRun(ctx context.Context, s Script) error {
+	if s.Timeout == 0 {
+		s.Timeout = or(c.client.LoginTimeout, defaultLoginTimeout)
+	}
+	return c.run(ctx, s, "-F", c.config, "-o", "ControlPath=none", "-T", "--", c.destination)
+}
+
+func (c *Conn) run(ctx context.Context, s Script, way ...string) error {
 	timeout := s.Timeout
 	if timeout == 0 {
 		timeout = or(c.client.CommandTimeout, defaultCommandTimeout)
@@ -240,10 +254,9 @@ func (c *Conn) Run(ctx context.Context, s Script) error {
 	}
 	marker := newMarker()
 	answer := newFrame(marker, s.Output)
-	// Every login shell reads this line alike: bash, dash, fish, zsh, tcsh, mksh.
 	result, err := c.client.Local.Run(ctx, child.Command{
 		Name:    "ssh",
-		Args:    []string{"-F", c.rider, "-T", "--", riderHost, "exec /bin/sh"},
+		Args:    append(way, c.elevation.command("/bin/sh")),
 		Stdin:   strings.NewReader(wrap(marker, s.Text)),
 		Stdout:  answer,
 		Subject: s.Doing,
@@ -270,6 +283,10 @@ func (c *Conn) Run(ctx context.Context, s Script) error {
 	if errors.As(err, &exit) && errors.Is(exit.Cause, exec.ErrNotFound) {
 		return &Error{Kind: Lost, Doing: s.Doing, Cause: exit.Cause}
 	}
+	if c.elevation != "" && !answer.begun && c.Alive() && exit != nil && exit.ExitCode != 255 {
+		// The login is there and our shell never began: what stands between them refused.
+		return &Error{Kind: ElevationRefused, Doing: s.Doing, Words: or(said, fmt.Sprintf("%s ended with exit status %d", c.elevation, exit.ExitCode))}
+	}
 	return &Error{Kind: Lost, Doing: s.Doing, Words: or(said, "the connection ended before the answer was whole")}
 }
 
@@ -279,7 +296,7 @@ func (c *Conn) Run(ctx context.Context, s Script) error {
 func (c *Conn) NixStore(daemon string) (url string, env []string) {
 	url = "ssh-ng://" + riderHost
 	if daemon != "" {
-		url += "?remote-program=" + daemon
+		url += "?remote-program=" + strings.ReplaceAll(c.elevation.prefix()+daemon, " ", "%20")
 	}
 	return url, []string{"NIX_SSHOPTS=-F " + c.rider}
 }
