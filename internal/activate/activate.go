@@ -8,6 +8,7 @@
 package activate
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -29,6 +30,8 @@ const (
 	Test Action = "test"
 	// Boot makes the boot entry without an activation. The profile is set first.
 	Boot Action = "boot"
+	// DryActivate tells what an activation would do.
+	DryActivate Action = "dry-activate"
 )
 
 // Run describes one supervised run.
@@ -48,6 +51,18 @@ type Run struct {
 	Deadline time.Duration
 	// Settle is how long after a good end the host is looked at.
 	Settle time.Duration
+	// NoCheck skips the host's pre-switch checks.
+	NoCheck bool
+	// Generation is the generation of the system profile that leads to Toplevel
+	// and that Boot goes to; 0 lets it make one.
+	Generation int
+	// Confirm is how long after the end of a test run the host waits for
+	// [Confirm] before it goes back to Old by itself; 0 means that it stays.
+	Confirm time.Duration
+	// Old is the system that ran before; used with Confirm alone.
+	Old string
+	// Attach says that the run has been started by another deploy and is only followed.
+	Attach bool
 	// Window is how long after a lost connection new ones are tried.
 	Window time.Duration
 }
@@ -60,6 +75,21 @@ func NewID(now time.Time) string {
 }
 
 func (r Run) unit() string { return "deploy-ssh-" + r.ID + "-" + string(r.Action) + ".service" }
+
+func (r Run) backUnit() string { return "deploy-ssh-" + r.ID + "-" + back + ".service" }
+
+// confirmed reports whether the host goes back when nobody confirms.
+func (r Run) confirmed() bool { return r.Action == Test && r.Confirm > 0 && r.Old != "" }
+
+// Sink receives what a run says while it goes on.
+type Sink struct {
+	// Log receives the run's own output, every byte once.
+	Log io.Writer
+	// Waiting, if not nil, is told every half minute which jobs of the host's
+	// systemd are still running, each as "start of UNIT", and for how long the
+	// run has been followed.
+	Waiting func(jobs []string, since time.Duration)
+}
 
 // Outcome is what was seen of a run and of the host after it.
 type Outcome struct {
@@ -82,16 +112,32 @@ type Conn interface {
 }
 
 // Supervise starts a run and follows it to its end, over new connections when
-// the old one is lost. log receives the run's own output, every byte once.
+// the old one is lost.
 //
 // The error is nil when the run's end and the host after it were seen. Otherwise
 // it says why not, and the outcome has what was seen until then; the run itself
 // may go on.
-func Supervise(ctx context.Context, conn Conn, r Run, log io.Writer) (Outcome, error) {
-	answer := newAnswer(r.unit(), log)
+func Supervise(ctx context.Context, conn Conn, r Run, sink Sink) (Outcome, error) {
+	first := startScript(r)
+	if r.Attach {
+		first = followScript(r, 0)
+	}
+	return follow(ctx, conn, r, r.unit(), sink, first, func(offset int64) string { return followScript(r, offset) })
+}
+
+// Return follows the host on its way back to the old system, after a switch
+// that no fresh login confirmed.
+func Return(ctx context.Context, conn Conn, r Run, sink Sink) (Outcome, error) {
+	return follow(ctx, conn, r, r.backUnit(), sink, backScript(r, 0), func(offset int64) string { return backScript(r, offset) })
+}
+
+// follow runs first and, whenever the connection is lost, again over a new one,
+// from the byte of the log where the last one stopped.
+func follow(ctx context.Context, conn Conn, r Run, unit string, sink Sink, first string, again func(int64) string) (Outcome, error) {
+	answer := newAnswer(unit, sink)
 	script := ssh.Script{
 		Doing:   fmt.Sprintf("switching (%s)", r.Action),
-		Text:    startScript(r),
+		Text:    first,
 		Output:  answer,
 		Timeout: -1, // the keepalive notices a dead connection; the switch has its own limits
 	}
@@ -103,13 +149,42 @@ func Supervise(ctx context.Context, conn Conn, r Run, log io.Writer) (Outcome, e
 		}
 		reconnects++
 		answer.restart()
-		script.Text = followScript(r, answer.logged)
+		script.Text = again(answer.logged)
 		err = conn.Run(ctx, script)
 	}
 	if err == nil {
 		err = answer.finish()
 	}
 	return answer.outcome(reconnects), err
+}
+
+// FreshLogin is a way to the host that shares nothing with the open connection.
+type FreshLogin interface {
+	FreshRun(context.Context, ssh.Script) error
+}
+
+// Confirm tries a fresh login, twice, and confirms the switch over it, where the
+// host waits for that. back is true when the host has already decided to go back.
+func Confirm(ctx context.Context, login FreshLogin, r Run) (back bool, err error) {
+	script := ssh.Script{Doing: "trying a fresh login", Text: ":\n"}
+	if r.confirmed() {
+		script.Text = confirmScript(r)
+	}
+	for try := range 2 {
+		if try > 0 {
+			select {
+			case <-ctx.Done():
+				return false, context.Cause(ctx)
+			case <-time.After(2 * time.Second):
+			}
+		}
+		var out bytes.Buffer
+		script.Output = &out
+		if err = login.FreshRun(ctx, script); err == nil {
+			return bytes.HasPrefix(out.Bytes(), []byte("back")), nil
+		}
+	}
+	return false, err
 }
 
 // Tidy removes the records of earlier deploys from the host after a good one.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/deploy-ssh/deploy-ssh/internal/facts"
 	"github.com/deploy-ssh/deploy-ssh/internal/ssh"
 	"github.com/deploy-ssh/deploy-ssh/internal/verdict"
 )
@@ -107,7 +108,7 @@ func TestSuperviseGoesOnWhereTheLogStopped(t *testing.T) {
 		{"ended yes\nservice-result success\nexit-code exited\nexit-status 0\ntries 1\n" + observation, nil},
 	}, reopens: []error{errors.New("refused"), nil, nil}}
 	var log bytes.Buffer
-	got, err := Supervise(context.Background(), c, Run{ID: "x", Action: Test, Toplevel: "/nix/store/new", Window: time.Minute}, &log)
+	got, err := Supervise(context.Background(), c, Run{ID: "x", Action: Test, Toplevel: "/nix/store/new", Window: time.Minute}, Sink{Log: &log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +141,7 @@ func TestSuperviseNeverGuesses(t *testing.T) {
 				c.reopens = append(c.reopens, errors.New("refused"))
 			}
 		}
-		got, err := Supervise(context.Background(), c, Run{ID: "x", Action: Test, Toplevel: "/nix/store/new", Window: 10 * time.Millisecond}, &bytes.Buffer{})
+		got, err := Supervise(context.Background(), c, Run{ID: "x", Action: Test, Toplevel: "/nix/store/new", Window: 10 * time.Millisecond}, Sink{Log: &bytes.Buffer{}})
 		if err == nil || got.Seen {
 			t.Errorf("%s: outcome %+v, %v; want an error and nothing seen", name, got, err)
 		}
@@ -154,7 +155,7 @@ func TestSuperviseStopsWhenInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	c := &conn{answers: []answered{{"unit u\n", lostLine}}}
-	if got, err := Supervise(ctx, c, Run{ID: "x", Action: Test, Window: time.Minute}, &bytes.Buffer{}); err == nil || c.opened != 0 {
+	if got, err := Supervise(ctx, c, Run{ID: "x", Action: Test, Window: time.Minute}, Sink{Log: &bytes.Buffer{}}); err == nil || c.opened != 0 {
 		t.Errorf("an interrupted run connected again %d times: %+v, %v", c.opened, got, err)
 	}
 }
@@ -162,13 +163,15 @@ func TestSuperviseStopsWhenInterrupted(t *testing.T) {
 // All scripts are POSIX sh as far as real shells can tell.
 func TestScriptsParse(t *testing.T) {
 	r := Run{ID: "20260102T030405-0011aabb", Action: Test, Toplevel: "/nix/store/x-nixos", Attempts: 60, Interval: time.Second, Settle: 500 * time.Millisecond}
-	boot := r
-	boot.Action = Boot
+	boot, dry, confirmed := r, r, r
+	boot.Action, dry.Action = Boot, DryActivate
+	confirmed.Confirm, confirmed.Old = time.Minute, "/nix/store/y-nixos"
 	for _, sh := range []string{"sh", "dash", "bash", "mksh"} {
 		if _, err := exec.LookPath(sh); err != nil {
 			continue
 		}
-		for i, text := range []string{startScript(r), startScript(boot), followScript(r, 17), tidyScript(r.ID), header(r) + runText, header(r) + endText} {
+		for i, text := range []string{startScript(r), startScript(boot), startScript(dry), startScript(confirmed), followScript(r, 17),
+			confirmScript(confirmed), backScript(confirmed, 3), tidyScript(r.ID), header(r) + facts.LockFunctions + runText, header(r) + endText, backText} {
 			cmd := exec.Command(sh, "-n")
 			cmd.Stdin = strings.NewReader(text)
 			if out, err := cmd.CombinedOutput(); err != nil {

@@ -3,9 +3,9 @@ package activate
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/deploy-ssh/deploy-ssh/internal/facts"
 	"github.com/deploy-ssh/deploy-ssh/internal/verdict"
@@ -14,12 +14,15 @@ import (
 // answer reads what the follow script sends: lines of "name value", each
 // announced piece of the log as raw bytes, and last an observation.
 type answer struct {
-	log     io.Writer
+	sink    Sink
 	words   wordScanner
 	logged  int64 // bytes of the log received whole, over all connections
 	raw     int64 // bytes of the announced piece still to come
 	line    []byte
 	observe bool
+	// waiting is since when, in seconds, jobs are listed; -1 while none are.
+	waiting int
+	jobs    []string
 	seen    bytes.Buffer
 
 	sw           verdict.Switch
@@ -28,14 +31,14 @@ type answer struct {
 	parsed       bool
 }
 
-func newAnswer(unit string, log io.Writer) *answer {
-	return &answer{log: log, sw: verdict.Switch{Unit: unit}}
+func newAnswer(unit string, sink Sink) *answer {
+	return &answer{sink: sink, waiting: -1, sw: verdict.Switch{Unit: unit}}
 }
 
 // restart forgets what a lost connection had half sent. A piece of the log that
 // was cut in the middle has been passed on as far as it came.
 func (a *answer) restart() {
-	a.raw, a.line, a.observe = 0, nil, false
+	a.raw, a.line, a.observe, a.waiting = 0, nil, false, -1
 	a.seen.Reset()
 }
 
@@ -51,7 +54,7 @@ func (a *answer) Write(p []byte) (int, error) {
 			a.raw -= int64(len(piece))
 			a.logged += int64(len(piece))
 			a.words.Write(piece)
-			if _, err := a.log.Write(piece); err != nil {
+			if _, err := a.sink.Log.Write(piece); err != nil {
 				return 0, err
 			}
 			continue
@@ -79,7 +82,23 @@ func (a *answer) take(line string) error {
 		return nil
 	}
 	name, value, _ := strings.Cut(line, " ")
+	if name != "job" {
+		a.tellWaiting()
+	}
 	switch name {
+	case "waiting":
+		n, err := strconv.Atoi(value)
+		if err != nil {
+			return fmt.Errorf("reading the host's answer: waiting since %q", value)
+		}
+		a.waiting = n
+	case "job":
+		kind, unit, _ := strings.Cut(value, " ")
+		if a.waiting < 0 {
+			a.sw.Jobs = append(a.sw.Jobs, kind+" of "+unit)
+			break
+		}
+		a.jobs = append(a.jobs, kind+" of "+unit)
 	case "log":
 		n, err := strconv.ParseInt(value, 10, 64)
 		if err != nil || n < 0 {
@@ -107,12 +126,21 @@ func (a *answer) take(line string) error {
 		a.sw.StillRunning = true
 	case "gone":
 		// The unit is no more and left no result: Ended stays false.
+		a.sw.Journal = strings.TrimSpace(value)
 	case "observation":
 		a.observe = true
 	default:
 		return fmt.Errorf("reading the host's answer: unexpected line %q", line)
 	}
 	return nil
+}
+
+// tellWaiting passes on the jobs listed since the last line of another kind.
+func (a *answer) tellWaiting() {
+	if a.waiting >= 0 && a.sink.Waiting != nil {
+		a.sink.Waiting(a.jobs, time.Duration(a.waiting)*time.Second)
+	}
+	a.waiting, a.jobs = -1, nil
 }
 
 // finish reads the observation, once the script has ended well.

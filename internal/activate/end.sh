@@ -1,5 +1,10 @@
 # Run by ExecStopPost: records how the switch ended, whole or not at all.
-# The first line, which sets dir and action, is put in front of this by the deployer.
+# What is set in front of this by the deployer: dir and name.
 PATH=/run/current-system/sw/bin:/nix/var/nix/profiles/default/bin:${PATH:-/usr/bin:/bin}
-printf 'service-result %s\nexit-code %s\nexit-status %s\n' "$SERVICE_RESULT" "$EXIT_CODE" "$EXIT_STATUS" >"$dir/$action.result.new"
-mv "$dir/$action.result.new" "$dir/$action.result"
+if [ "$SERVICE_RESULT" = timeout ]; then
+    timeout 10 systemctl list-jobs --plain --no-legend --full 2>/dev/null | while read -r id unit type state; do
+        [ "$state" = running ] && printf 'job %s %s\n' "$type" "$unit"
+    done >"$dir/$name.jobs"
+fi
+printf 'service-result %s\nexit-code %s\nexit-status %s\n' "$SERVICE_RESULT" "$EXIT_CODE" "$EXIT_STATUS" >"$dir/$name.result.new"
+mv "$dir/$name.result.new" "$dir/$name.result"

@@ -1,49 +1,60 @@
 # Runs switch-to-configuration inside the transient unit, trying again while
-# its lock is held. The first lines, which set dir, action, toplevel, attempts
-# and interval, are put in front of this by the deployer.
+# its lock is held. What is set in front of this by the deployer: dir, name,
+# action, toplevel, attempts, interval, no_check, and the function lock_holder.
 PATH=/run/current-system/sw/bin:/nix/var/nix/profiles/default/bin:/run/wrappers/bin:${PATH:-/usr/bin:/bin}
 export PATH
 unset __NIXOS_SWITCH_TO_CONFIGURATION_PARENT_EXE
 NIXOS_INSTALL_BOOTLOADER=0
 export NIXOS_INSTALL_BOOTLOADER
-lock=/run/nixos/switch-to-configuration.lock
+[ "$no_check" = 1 ] && NIXOS_NO_CHECK=1 && export NIXOS_NO_CHECK
+base=/run/deploy-ssh
+log=$dir/$name.log
 
-# holder: who holds the lock, as "pid N (command)"; fails when nobody does.
-# /proc/locks is read instead of trying the lock: a try would itself be in the
-# way of a switch that starts at this moment, and old versions of
-# switch-to-configuration wait for the lock in silence, so it is asked before.
-holder() {
-    [ -e "$lock" ] || return 1
-    set -- $(stat -c '%D %i' "$lock") && dev=$((0x$1))
-    id=$(printf '%02x:%02x:%d' $((dev >> 8 & 0xfff)) $((dev & 0xff | dev >> 12 & 0xfff00)) "$2")
-    while read -r number kind mode access pid where rest; do
-        [ "$kind $where" = "FLOCK $id" ] || continue
-        command=$(tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null)
-        printf 'pid %s (%s)\n' "$pid" "${command:-ended, but something inherited its lock}"
-        return 0
-    done </proc/locks
-    return 1
+# The lock of deploy-ssh itself keeps two deploys from taking turns with each
+# other's tries. It is held by this unit, so no connection that is lost frees
+# it, and by this process alone: what the switch starts does not inherit it.
+ours() {
+    command -v flock >/dev/null || return 0
+    flock -n 9 && printf '%s\n' "${dir##*/} $name $toplevel" >$base/holder
 }
 
+holder() {
+    lock_holder && return 0
+    ours && return 1
+    printf 'deploy-ssh run %s\n' "$(cat $base/holder 2>/dev/null)"
+}
+
+# said_since BYTE TEXT: whether a line of the log since then begins with TEXT.
+said_since() { tail -c "+$(($1 + 1))" "$log" | grep -q "^$2"; }
+
 try=0
+moved=no
+exec 9>>$base/lock
 while :; do
     try=$((try + 1))
-    printf '%s\n' $try >"$dir/$action.tries"
+    printf '%s\n' $try >"$dir/$name.tries"
     if who=$(holder); then
         :
     else
-        before=$(stat -c %s "$dir/$action.log")
-        "$toplevel/bin/switch-to-configuration" "$action"
+        before=$(stat -c %s "$log")
+        "$toplevel/bin/switch-to-configuration" "$action" 9>&-
         status=$?
         [ $status = 0 ] && exit 0
+        # A unit that an earlier, interrupted switch was to reload and that this
+        # system doesn't have ends every switch, until the list is gone.
+        if [ $moved = no ] && [ -s /run/nixos/reload-list ] && said_since "$before" 'Error: Failed to get unit '; then
+            moved=yes
+            printf 'deploy-ssh: moved /run/nixos/reload-list aside, which an interrupted switch left and which names: %s\n' "$(tr '\n' ' ' </run/nixos/reload-list)"
+            mv /run/nixos/reload-list "$dir/reload-list" && continue
+        fi
         # By its text, not by the exit code: 11 has another meaning too.
-        tail -c "+$((before + 1))" "$dir/$action.log" | grep -q '^Could not acquire lock' || exit $status
+        said_since "$before" 'Could not acquire lock' || exit $status
         who=$(holder) || who=
     fi
     if [ $try -ge "$attempts" ]; then
-        printf '%s\n' "$who" >"$dir/$action.locked"
+        printf '%s\n' "$who" >"$dir/$name.locked"
         exit 75
     fi
     [ $try = 1 ] && printf 'deploy-ssh: waiting for the lock of switch-to-configuration, held by %s\n' "${who:-a process that has just ended}"
-    sleep "$interval"
+    sleep "$interval" 9>&-
 done

@@ -17,6 +17,8 @@ var (
 	runText string
 	//go:embed end.sh
 	endText string
+	//go:embed back.sh
+	backText string
 )
 
 // profile is the system profile; boot loader scripts list its generations,
@@ -27,41 +29,69 @@ const profile = "/nix/var/nix/profiles/system"
 // the moment when the profile leads to it.
 const gcRoot = "/nix/var/nix/gcroots/deploy-ssh"
 
+// back is the name of the run that goes back to the old system when no fresh
+// login confirms the new one.
+const back = "back"
+
 // startScript starts a run on the host, follows it to its end and looks at the
 // host. Whatever goes wrong before systemd has the run means "not scheduled".
 func startScript(r Run) string {
 	var b strings.Builder
 	b.WriteString(common(r))
 	b.WriteString("prepare() {\n    umask 077\n    mkdir -p \"$dir\" || return 1\n")
-	heredoc(&b, "$dir/$action.sh", header(r)+runText)
-	heredoc(&b, "$dir/$action.end", header(r)+endText)
+	runFiles(&b, string(r.Action), r.Toplevel, header(r), "")
+	if r.confirmed() {
+		undo := r
+		undo.Toplevel = r.Old
+		runFiles(&b, back, undo.Toplevel, header(undo)+"name="+back+"\n", fmt.Sprintf("confirm=%d\n", wholeSeconds(r.Confirm))+backText)
+	}
 	if r.Action == Test {
 		fmt.Fprintf(&b, "    mkdir -p %s && ln -sfn \"$toplevel\" %s && baseline\n", path.Dir(gcRoot), gcRoot)
 	}
 	b.WriteString("}\n")
 	if r.Action == Boot {
-		fmt.Fprintf(&b, "words=$(set_profile %s 2>&1) || { said profile-error \"${words:-nix-env ended without a word}\"; %s exit 0; }\n",
-			profile, observeText)
+		fmt.Fprintf(&b, "words=$(set_profile %s %d 2>&1) || { said profile-error \"${words:-nix-env ended without a word}\"; %s exit 0; }\n",
+			profile, r.Generation, observeText)
 	}
-	b.WriteString(`if ! words=$(prepare 2>&1); then
-    said not-scheduled "$words"
-    rm -rf "$dir"
-elif start "$dir" "$action" "$unit" "$limit"; then
-` + followText(r, 0) + `else
-    rm -f "$dir/$action.sh"
-fi
-`)
+	b.WriteString("if ! words=$(prepare 2>&1); then\n    said not-scheduled \"$words\"\n    rm -rf \"$dir\"\n")
+	if r.confirmed() {
+		// Before the switch: what is to undo it must not depend on it.
+		fmt.Fprintf(&b, "elif ! (start \"$dir\" %s %s 0); then :\n", back, r.backUnit())
+	}
+	b.WriteString("elif start \"$dir\" \"$name\" \"$unit\" \"$limit\"; then\n" + followText(r, 0) + "else\n    mkdir -p \"$dir/decided\"\nfi\n")
 	b.WriteString(observeText)
 	return b.String()
+}
+
+// runFiles writes what a run consists of into its directory.
+func runFiles(b *strings.Builder, name, toplevel, head, before string) {
+	heredoc(b, "$dir/"+name+".sh", head+before+facts.LockFunctions+runText)
+	heredoc(b, "$dir/"+name+".end", head+endText)
+	heredoc(b, "$dir/"+name+".toplevel", toplevel+"\n")
 }
 
 // followScript goes on with a run that was started, from a byte of its log on.
 func followScript(r Run, offset int64) string {
 	return common(r) +
 		// The session that was to start it may still be about to: three looks apart.
-		"for look in 1 2 3; do [ -e \"$dir/$action.log\" ] && break; sleep 2; done\n" +
-		"if [ -e \"$dir/$action.log\" ]; then say unit \"$unit\"\n" + followText(r, offset) + "fi\n" +
+		"for look in 1 2 3; do [ -e \"$dir/$name.log\" ] && break; sleep 2; done\n" +
+		"if [ -e \"$dir/$name.log\" ]; then say unit \"$unit\"\n" + followText(r, offset) + "fi\n" +
 		observeText
+}
+
+// confirmScript, run over a fresh login, confirms the switch, or tells that the
+// host has already decided to go back.
+func confirmScript(r Run) string {
+	return header(r) + `if mkdir "$dir/decided" 2>/dev/null || [ ! -e "$dir/decided/back" ]; then echo confirmed; else echo back; fi
+`
+}
+
+// backScript follows the way back.
+func backScript(r Run, offset int64) string {
+	undo := r
+	undo.Toplevel, undo.Deadline, undo.Settle = r.Old, 0, 0
+	return common(undo) + fmt.Sprintf("name=%s unit=%s\n", back, r.backUnit()) +
+		followText(undo, offset) + observeText
 }
 
 // tidyScript ends a deploy that went well: earlier runs' records go, ours stays
@@ -77,21 +107,21 @@ func common(r Run) string {
 }
 
 func header(r Run) string {
-	return fmt.Sprintf("dir=/run/deploy-ssh/%s action=%s unit=%s toplevel=%s attempts=%d interval=%s limit=%d\n",
-		r.ID, r.Action, r.unit(), quote(r.Toplevel), r.Attempts, seconds(r.Interval), wholeSeconds(r.Limit))
+	return fmt.Sprintf("dir=/run/deploy-ssh/%s name=%s action=%[2]s unit=%s toplevel=%s attempts=%d interval=%s limit=%d no_check=%d\n",
+		r.ID, r.Action, r.unit(), quote(r.Toplevel), r.Attempts, seconds(r.Interval), wholeSeconds(r.Limit), number(r.NoCheck))
 }
 
 func followText(r Run, offset int64) string {
-	return fmt.Sprintf(`    follow "$dir" "$action" "$unit" %d %d
+	return fmt.Sprintf(`    follow "$dir" "$name" "$unit" %d %d
     # Units are watched by switch-to-configuration for a quarter of a second only.
-    grep -q '^exit-status 0$' "$dir/$action.result" 2>/dev/null && sleep %s
+    grep -q '^exit-status 0$' "$dir/$name.result" 2>/dev/null && sleep %s
 `, offset, wholeSeconds(r.Deadline), seconds(r.Settle))
 }
 
 // heredoc writes text to a file on the host. The closing word stands in no text
 // of ours, and a run's texts hold nothing of others but a quoted store path.
 func heredoc(b *strings.Builder, path, text string) {
-	fmt.Fprintf(b, "cat >\"%s\" <<'END_OF_DEPLOY_SSH_FILE' || exit 1\n%sEND_OF_DEPLOY_SSH_FILE\n", path, text)
+	fmt.Fprintf(b, "cat >\"%s\" <<'END_OF_DEPLOY_SSH_FILE' || return 1\n%sEND_OF_DEPLOY_SSH_FILE\n", path, text)
 }
 
 // quote makes one word for sh of any text.
@@ -104,3 +134,10 @@ func seconds(d time.Duration) string { return fmt.Sprintf("%g", d.Seconds()) }
 
 // wholeSeconds rounds up, since 0 means no limit.
 func wholeSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+
+func number(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -24,18 +24,27 @@ import (
 
 // applyFlags are the flags of the main verb.
 type applyFlags struct {
-	json, noProgress, verbose bool
-	impure, showTrace, logs   bool
-	options                   []string
-	clientConfig              string
-	connectTimeout            time.Duration
-	evalTimeout, buildTimeout time.Duration
-	copyTimeout               time.Duration
-	limits                    deploy.Limits
+	json, noProgress, verbose       bool
+	impure, showTrace, logs         bool
+	options                         []string
+	clientConfig                    string
+	connectTimeout                  time.Duration
+	evalTimeout, buildTimeout       time.Duration
+	copyTimeout                     time.Duration
+	limits                          deploy.Limits
+	goal                            deploy.Goal
+	reboot, noCheck, acceptDegraded bool
+	confirm                         time.Duration
 }
 
 func (f *applyFlags) add(flags *pflag.FlagSet) {
 	f.limits = deploy.DefaultLimits()
+	f.goal = deploy.GoalSwitch
+	flags.Var(&f.goal, "goal", "how far to go: build, push, dry-activate, test, boot or switch")
+	flags.BoolVar(&f.reboot, "reboot", false, "reboot each host after its boot entry was made, and wait for it")
+	flags.DurationVar(&f.confirm, "confirm", 0, "let a host go back to its old system by itself when no fresh login succeeds for so long after the activation (default: never)")
+	flags.BoolVar(&f.noCheck, "no-check", false, "skip the hosts' pre-switch checks and inhibitors")
+	flags.BoolVar(&f.acceptDegraded, "accept-degraded", false, "make the boot entry although units have failed")
 	flags.BoolVar(&f.json, "json", false, "print the records of the run as JSON lines instead of the table")
 	flags.BoolVar(&f.noProgress, "no-progress", false, "leave out what Nix and the hosts print meanwhile")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "show how long each phase took")
@@ -53,6 +62,7 @@ func (f *applyFlags) add(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.limits.Settle, "settle", f.limits.Settle, "how long after the activation failed units are looked for again")
 	flags.DurationVar(&f.limits.Switch, "switch-timeout", 0, "run time limit of the activation (default: none; in a container "+deploy.ContainerSwitchLimit.String()+")")
 	flags.DurationVar(&f.limits.Finalize, "boot-timeout", f.limits.Finalize, "how long the making of the boot entry is waited for")
+	flags.DurationVar(&f.limits.Reboot, "reboot-timeout", f.limits.Reboot, "how long a host may take to answer again after a reboot")
 	flags.DurationVar(&f.limits.Reconnect, "reconnect-timeout", f.limits.Reconnect, "how long a connection lost during a switch is tried again")
 }
 
@@ -72,10 +82,18 @@ func (f *applyFlags) check() error {
 		{"switch-timeout", f.limits.Switch, true},
 		{"boot-timeout", f.limits.Finalize, false},
 		{"reconnect-timeout", f.limits.Reconnect, false},
+		{"reboot-timeout", f.limits.Reboot, false},
+		{"confirm", f.confirm, true},
 	} {
 		if d.value < 0 || d.value == 0 && !d.zero {
 			return usageError{fmt.Errorf("--%s %v: a duration above zero is wanted, such as 30s", d.flag, d.value)}
 		}
+	}
+	switch {
+	case f.reboot && f.goal != deploy.GoalBoot && f.goal != deploy.GoalSwitch:
+		return usageError{fmt.Errorf("--reboot with --goal %s: only boot and switch make the boot entry that a reboot would start", f.goal)}
+	case f.confirm > 0 && f.goal != deploy.GoalTest && f.goal != deploy.GoalSwitch:
+		return usageError{fmt.Errorf("--confirm with --goal %s: only test and switch activate anything", f.goal)}
 	}
 	if f.limits.LockAttempts < 1 {
 		return usageError{fmt.Errorf("--lock-attempts %d: at least 1 is wanted", f.limits.LockAttempts)}
@@ -171,10 +189,15 @@ func (f *applyFlags) run(ctx context.Context, p Process, ref string, nixArgs []s
 			Local: p.local(), Dir: dir, TempDir: or(p.getenv("TMPDIR"), os.TempDir()),
 			ConnectTimeout: f.connectTimeout,
 		},
-		Copier:       closure.Copier{Runner: p.local(), Options: options, Timeout: f.copyTimeout},
-		Limits:       f.limits,
-		ClientConfig: clientConfig,
-		Emit:         out.emit,
+		Copier:         closure.Copier{Runner: p.local(), Options: options, Timeout: f.copyTimeout},
+		Limits:         f.limits,
+		Goal:           f.goal,
+		Reboot:         f.reboot,
+		Confirm:        f.confirm,
+		NoCheck:        f.noCheck,
+		AcceptDegraded: f.acceptDegraded,
+		ClientConfig:   clientConfig,
+		Emit:           out.emit,
 	}
 	results := fleet.Run(ctx, work.Nodes, buildErrors)
 

@@ -10,7 +10,7 @@ import (
 )
 
 func (d *deployment) connect(ctx context.Context) step {
-	system, err := closure.System(d.node.Toplevel)
+	system, err := closure.Inspect(d.node.Toplevel)
 	if err != nil {
 		return end(verdict.Refused, err.Error())
 	}
@@ -23,7 +23,7 @@ func (d *deployment) connect(ctx context.Context) step {
 	if err != nil {
 		return d.unreached(ctx, err)
 	}
-	d.conn = conn
+	d.transport = sshTransport{Conn: conn, copier: d.fleet.Copier, limit: d.fleet.Limits.Switch}
 	detail := "connected, host key " + conn.Trust.String()
 	return step{detail: detail}
 }

@@ -32,6 +32,8 @@ type Limits struct {
 	Finalize time.Duration
 	// Reconnect is how long new connections are tried when one is lost during a switch.
 	Reconnect time.Duration
+	// Reboot is how long a reboot may take until the host answers again.
+	Reboot time.Duration
 }
 
 // ContainerSwitchLimit is the run time limit of an activation in a container.
@@ -45,6 +47,7 @@ func DefaultLimits() Limits {
 		Settle:       5 * time.Second,
 		Finalize:     5 * time.Minute,
 		Reconnect:    5 * time.Minute,
+		Reboot:       10 * time.Minute,
 	}
 }
 
@@ -63,6 +66,17 @@ type Fleet struct {
 	Connector Connector
 	Copier    Copier
 	Limits    Limits
+	// Goal is how far to go; empty means [GoalSwitch].
+	Goal Goal
+	// Reboot reboots a host after its boot entry was made, and waits for it.
+	Reboot bool
+	// Confirm, when not 0, makes a host go back to its old system by itself when
+	// no fresh login succeeds for so long after the activation.
+	Confirm time.Duration
+	// NoCheck skips the hosts' pre-switch checks and inhibitors.
+	NoCheck bool
+	// AcceptDegraded makes the boot entry although units have failed.
+	AcceptDegraded bool
 	// ClientConfig is the client configuration that the operator gave; empty when none.
 	ClientConfig string
 	// Emit receives the records, one at a time and in order.
@@ -74,6 +88,9 @@ type Fleet struct {
 // not begun are not started. buildErrors has the nodes that did not build.
 // There is one result for each node, in order.
 func (f *Fleet) Run(ctx context.Context, nodes []plan.Node, buildErrors map[string]error) []report.Result {
+	if f.Goal == "" {
+		f.Goal = GoalSwitch
+	}
 	results := make([]report.Result, 0, len(nodes))
 	for i, node := range nodes {
 		began := time.Now()
@@ -92,6 +109,8 @@ func (f *Fleet) Run(ctx context.Context, nodes []plan.Node, buildErrors map[stri
 				decision = verdict.Decision{Verdict: verdict.EvalFailed, Reason: node.EvalError}
 			case failed != nil:
 				decision = verdict.Decision{Verdict: verdict.BuildFailed, Reason: failed.Error()}
+			case f.Goal == GoalBuild:
+				decision = verdict.Decision{Verdict: verdict.Staged, Reason: "built"}
 			default:
 				decision = d.run(ctx)
 			}
@@ -105,6 +124,11 @@ func (f *Fleet) Run(ctx context.Context, nodes []plan.Node, buildErrors map[stri
 
 func (d *deployment) result(decision verdict.Decision, took time.Duration) report.Result {
 	row := decision.Verdict.Row()
+	if d.transport != nil {
+		if hint := d.transport.Hint(row.Verdict, d.host); hint != "" {
+			row.Next = hint
+		}
+	}
 	return report.Result{
 		Time: time.Now(), Node: d.node.Name, Verdict: row.Verdict, Class: row.Class,
 		HostChanged: row.HostChanged, Meaning: row.Meaning, Next: row.Next,

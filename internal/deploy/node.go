@@ -4,11 +4,10 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/deploy-ssh/deploy-ssh/internal/activate"
+	"github.com/deploy-ssh/deploy-ssh/internal/closure"
 	"github.com/deploy-ssh/deploy-ssh/internal/facts"
 	"github.com/deploy-ssh/deploy-ssh/internal/plan"
 	"github.com/deploy-ssh/deploy-ssh/internal/report"
@@ -22,13 +21,23 @@ type deployment struct {
 	node  plan.Node
 	id    string
 
-	conn *ssh.Conn
-	// system is the Nix system that the wanted toplevel is for.
-	system string
-	host   facts.Host // as the probe saw it
-	notes  []string   // of good phases, for the result
+	// transport is nil until the node is connected to.
+	transport Transport
+	// system is what the wanted toplevel says of itself.
+	system closure.System
+	// host is what the probe saw.
+	host facts.Host
+	// accepted are the failures that --accept-degraded lets through.
+	accepted string
+	notes    []string // of good phases, for the result
 	// before and after are the host as first and last seen; nil while it was not.
 	before, after *verdict.Host
+}
+
+// phase is a step with its name.
+type phase struct {
+	name report.PhaseName
+	run  func(context.Context) step
 }
 
 // step is what a phase came to. end is nil when the deploy goes on.
@@ -45,22 +54,13 @@ func end(v verdict.Verdict, reason string) step {
 // run is the body: activation first, boot entry last, and each verdict read
 // from the host.
 func (d *deployment) run(ctx context.Context) verdict.Decision {
-	phases := []struct {
-		name report.PhaseName
-		run  func(context.Context) step
-	}{
-		{report.Connect, d.connect},
-		{report.Probe, d.probe},
-		{report.Copy, d.copy},
-		{report.Switch, d.activate},
-		{report.Finalize, d.finalize},
-	}
 	defer func() {
-		if d.conn != nil {
-			d.conn.Close()
+		if d.transport != nil {
+			d.transport.Close()
 		}
 	}()
-	for _, phase := range phases {
+	detail := ""
+	for _, phase := range d.phases() {
 		began := time.Now()
 		s := phase.run(ctx)
 		record := &report.Phase{
@@ -74,57 +74,150 @@ func (d *deployment) run(ctx context.Context) verdict.Decision {
 			}
 		}
 		d.notes = append(d.notes, s.notes...)
+		detail = s.detail
 		d.fleet.Emit(report.Record{Phase: record})
 		if s.end != nil {
 			s.end.Notes = append(d.notes, s.end.Notes...)
 			return *s.end
 		}
 	}
-	return verdict.Decision{Verdict: verdict.Switched, Notes: d.notes}
+	if d.fleet.Goal == GoalSwitch || d.fleet.Reboot && d.fleet.Goal.boots() {
+		return verdict.Decision{Verdict: verdict.Switched, Notes: d.notes}
+	}
+	return verdict.Decision{Verdict: verdict.Staged, Reason: detail, Notes: d.notes}
 }
 
 // probe asks the host everything at once. A host that already is as wanted
 // costs nothing more.
 func (d *deployment) probe(ctx context.Context) step {
-	var out bytes.Buffer
-	err := d.conn.Run(ctx, ssh.Script{
-		Doing:  "reading the host's state",
-		Text:   facts.Functions + "observe '" + d.node.Toplevel + "'\n",
-		Output: &out,
-	})
+	host, err := d.observe(ctx)
 	if err != nil {
 		return d.unreached(ctx, err)
-	}
-	host, err := facts.Parse(out.Bytes())
-	if err != nil {
-		return end(verdict.Unusable, err.Error())
 	}
 	d.host, d.before = host, &host.Host
 	if why := host.Unusable(); why != "" {
 		return end(verdict.Unusable, why)
 	}
-	if !host.Runs(d.system) {
-		return end(verdict.Refused, fmt.Sprintf("the system is for %s, the host is %s", d.system, host.Machine))
+	if !host.Runs(d.system.Platform) {
+		return end(verdict.Refused, fmt.Sprintf("the system is for %s, the host is %s", d.system.Platform, host.Machine))
 	}
-	wanted := d.node.Toplevel
-	boots, proven := host.Boots(wanted)
-	if host.Finished(wanted) && boots && proven && host.Valid {
+	if d.fleet.Goal.activates() && host.Running != d.node.Toplevel {
+		running := verdict.Identity{Interface: host.Interface, Inhibitors: host.Inhibitors}
+		wanted := verdict.Identity{Interface: d.system.Interface, Inhibitors: d.system.Inhibitors}
+		if why := verdict.Foreseen(running, wanted, d.fleet.NoCheck); why != "" {
+			return end(verdict.Refused, why)
+		}
+	}
+	if detail := d.already(); detail != "" {
 		s := end(verdict.Unchanged, "")
 		d.after = d.before
-		s.detail = fmt.Sprintf("generation %d already runs and boots", host.Generation)
+		s.detail = detail
 		if len(host.FailedUnits) > 0 {
 			s.notes = append(s.notes, "failed units: "+strings.Join(host.FailedUnits, ", "))
 		}
+		s.notes = append(s.notes, d.rebootAdvised(host)...)
 		return s
 	}
-	detail := fmt.Sprintf("runs %s, generation %d", orNone(host.Running), host.Generation)
-	switch {
-	case host.Running == wanted && len(host.Lists) > 0:
-		detail = "already runs the wanted system, but a switch left work to do: " + strings.Join(host.Lists, ", ")
-	case host.Running == wanted:
-		detail = "already runs the wanted system, but does not boot it"
+	return step{detail: d.finding()}
+}
+
+// observe runs the one script that reads a host.
+func (d *deployment) observe(ctx context.Context) (facts.Host, error) {
+	var out bytes.Buffer
+	err := d.transport.Run(ctx, ssh.Script{
+		Doing:  "reading the host's state",
+		Text:   facts.Functions + "observe '" + d.node.Toplevel + "'\n",
+		Output: &out,
+	})
+	if err != nil {
+		return facts.Host{}, err
 	}
-	return step{detail: detail}
+	host, err := facts.Parse(out.Bytes())
+	if err != nil {
+		return facts.Host{}, &ssh.Error{Kind: ssh.Noise, Doing: "reading the host's state", Words: err.Error()}
+	}
+	return host, nil
+}
+
+// already says that the host is as wanted; empty when it isn't, can't be proven
+// to be, or when a switch is under way that may change it.
+func (d *deployment) already() string {
+	wanted, host := d.node.Toplevel, d.host
+	boots, proven := host.Boots(wanted)
+	runs := d.settled()
+	boots = boots && proven
+	if !host.Valid || host.LockHolder != "" || d.anyRunning() {
+		return ""
+	}
+	switch {
+	case d.fleet.Goal == GoalTest && runs:
+		return "already runs the wanted system"
+	case d.fleet.Goal == GoalBoot && boots && (runs || !d.fleet.Reboot):
+		return fmt.Sprintf("generation %d already boots", host.Generation)
+	case d.fleet.Goal == GoalSwitch && runs && boots:
+		return fmt.Sprintf("generation %d already runs and boots", host.Generation)
+	}
+	return ""
+}
+
+// anyRunning reports whether another deploy works on the host right now.
+func (d *deployment) anyRunning() bool {
+	for _, r := range d.host.Records {
+		if r.State == "running" {
+			return true
+		}
+	}
+	return false
+}
+
+// settled reports whether nothing is left to activate: the wanted system runs
+// whole, and no unit fails that did not fail before its activation.
+func (d *deployment) settled() bool {
+	if !d.host.Finished(d.node.Toplevel) {
+		return false
+	}
+	if !d.host.Baseline {
+		return true
+	}
+	old := map[string]bool{}
+	for _, unit := range d.host.FailedBefore {
+		old[unit] = true
+	}
+	for _, unit := range d.host.FailedUnits {
+		if !old[unit] && !d.ignored(unit) {
+			return false
+		}
+	}
+	return true
+}
+
+// finding says how the host differs from what is wanted.
+func (d *deployment) finding() string {
+	host := d.host
+	switch {
+	case host.Running != d.node.Toplevel:
+		running := host.Running
+		if running == "" {
+			running = "no NixOS system"
+		}
+		return fmt.Sprintf("runs %s, generation %d", running, host.Generation)
+	case len(host.Lists) > 0:
+		return "already runs the wanted system, but a switch left work to do: " + strings.Join(host.Lists, ", ")
+	case !d.settled():
+		return "already runs the wanted system, but units failed in its activation"
+	case d.anyRunning():
+		return "already runs the wanted system, but another deploy is under way"
+	case host.LockHolder != "":
+		return "already runs the wanted system, but the lock of switch-to-configuration is held by " + host.LockHolder
+	}
+	return "already runs the wanted system, but does not boot it"
+}
+
+func (d *deployment) rebootAdvised(host facts.Host) []string {
+	if len(host.NeedsReboot) == 0 || host.Container != "" {
+		return nil
+	}
+	return []string{"reboot advised: the new " + strings.Join(host.NeedsReboot, ", ") + " will run only then"}
 }
 
 func (d *deployment) copy(ctx context.Context) step {
@@ -132,9 +225,8 @@ func (d *deployment) copy(ctx context.Context) step {
 		return step{detail: "the closure is already on the host"}
 	}
 	began := time.Now()
-	url, env := d.conn.NixStore(d.host.Tools["nix-daemon"])
 	progress := d.lines(report.Copy, false)
-	err := d.fleet.Copier.Copy(ctx, d.node.Toplevel, url, env, progress)
+	err := d.transport.Copy(ctx, d.node.Toplevel, d.host, progress)
 	progress.Flush()
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -145,109 +237,13 @@ func (d *deployment) copy(ctx context.Context) step {
 	return step{detail: fmt.Sprintf("copied in %.1fs", time.Since(began).Seconds())}
 }
 
-// settled reports whether nothing is left to activate: the wanted system runs
-// whole, and no unit fails that did not fail before its activation.
-func (d *deployment) settled() bool {
-	return d.host.Finished(d.node.Toplevel) &&
-		!slices.ContainsFunc(d.host.FailedUnits, func(u string) bool {
-			return d.host.Baseline && !slices.Contains(d.host.FailedBefore, u)
-		})
-}
-
-func (d *deployment) activate(ctx context.Context) step {
-	if d.settled() {
-		return step{detail: "nothing to activate"}
-	}
-	if ctx.Err() != nil {
-		return end(verdict.NotStarted, "interrupted before the switch; the host was not changed")
-	}
-	before := d.host.Host
-	if before.Running == d.node.Toplevel && d.host.Baseline {
-		before.FailedUnits = d.host.FailedBefore
-	}
-	r := d.supervised(activate.Test)
-	r.Settle = d.fleet.Limits.Settle
-	r.Limit = d.fleet.Limits.Switch
-	if r.Limit == 0 && d.host.Container != "" {
-		r.Limit = ContainerSwitchLimit
-	}
-	o, err := d.supervise(ctx, report.Switch, r)
-	decision := verdict.Activation(d.node.Toplevel, before, o.Switch, o.Host.Host, o.Seen)
-	explain(ctx, &decision, err)
-	if decision.Verdict != verdict.Switched {
-		return step{notes: reconnected(o), end: &decision}
-	}
-	return step{detail: "activated", notes: append(reconnected(o), decision.Notes...)}
-}
-
-func (d *deployment) finalize(ctx context.Context) step {
-	if ctx.Err() != nil {
-		return end(verdict.Unfinalized, "interrupted before the boot entry was made")
-	}
-	r := d.supervised(activate.Boot)
-	r.Deadline = d.fleet.Limits.Finalize
-	o, err := d.supervise(ctx, report.Finalize, r)
-	decision := verdict.Finalization(d.node.Toplevel, o.ProfileError, o.Switch, o.Host.Host, o.Seen)
-	explain(ctx, &decision, err)
-	if decision.Verdict != verdict.Switched {
-		return step{notes: reconnected(o), end: &decision}
-	}
-	notes := append(reconnected(o), decision.Notes...)
-	if err := activate.Tidy(ctx, d.conn, d.id); err != nil {
-		notes = append(notes, err.Error())
-	}
-	return step{detail: fmt.Sprintf("boots generation %d", o.Host.Generation), notes: notes}
-}
-
-func (d *deployment) supervised(action activate.Action) activate.Run {
-	return activate.Run{
-		ID: d.id, Action: action, Toplevel: d.node.Toplevel,
-		Attempts: d.fleet.Limits.LockAttempts, Interval: d.fleet.Limits.LockInterval,
-		Window: d.fleet.Limits.Reconnect,
-	}
-}
-
-func (d *deployment) supervise(ctx context.Context, phase report.PhaseName, r activate.Run) (activate.Outcome, error) {
-	log := d.lines(phase, true)
-	o, err := activate.Supervise(ctx, d.conn, r, log)
-	log.Flush()
-	if o.Seen {
-		d.after = &o.Host.Host
-	}
-	return o, err
-}
-
-// explain adds to an unknown end why nothing was seen of it.
-func explain(ctx context.Context, decision *verdict.Decision, err error) {
-	if decision.Verdict != verdict.Unknown || err == nil {
-		return
-	}
-	if ctx.Err() != nil {
-		decision.Reason = "interrupted; the switch was left alone and goes on. " + decision.Reason
-		return
-	}
-	decision.Reason += "\n" + err.Error()
-}
-
-func reconnected(o activate.Outcome) []string {
-	if o.Reconnects == 0 {
-		return nil
-	}
-	return []string{fmt.Sprintf("the connection was lost during the switch and made again (%d)", o.Reconnects)}
-}
-
 // lines passes on what a child or the host prints, as progress.
 func (d *deployment) lines(phase report.PhaseName, fromHost bool) *report.Lines {
-	return &report.Lines{Line: func(text string) {
-		d.fleet.Emit(report.Record{Progress: &report.Progress{
-			Time: time.Now(), Node: d.node.Name, Phase: phase, Text: text, FromHost: fromHost,
-		}})
-	}}
+	return &report.Lines{Line: func(text string) { d.progress(phase, text, fromHost) }}
 }
 
-func orNone(path string) string {
-	if path == "" {
-		return "no NixOS system"
-	}
-	return path
+func (d *deployment) progress(phase report.PhaseName, text string, fromHost bool) {
+	d.fleet.Emit(report.Record{Progress: &report.Progress{
+		Time: time.Now(), Node: d.node.Name, Phase: phase, Text: text, FromHost: fromHost,
+	}})
 }

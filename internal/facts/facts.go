@@ -13,10 +13,27 @@ import (
 	"github.com/deploy-ssh/deploy-ssh/internal/verdict"
 )
 
+var (
+	//go:embed observe.sh
+	observeFunctions string
+	// LockFunctions is shell text that defines lock_holder.
+	//
+	//go:embed lock.sh
+	LockFunctions string
+)
+
 // Functions is shell text that defines observe, for scripts that end in an observation.
-//
-//go:embed observe.sh
-var Functions string
+var Functions = LockFunctions + observeFunctions
+
+// Run is the record of a supervised run on a host; see package activate.
+type Run struct {
+	ID string
+	// Name is the run's part of the deploy: test, boot, dry-activate or back.
+	Name string
+	// State is "running", "ended", or "cut" when a crash or reboot ended it.
+	State    string
+	Toplevel string
+}
 
 // Host is one observation of a host.
 type Host struct {
@@ -37,6 +54,16 @@ type Host struct {
 	Valid bool
 	// UnitsError is why the failed units could not be listed; empty when they were.
 	UnitsError string
+	// LockHolder is who holds the lock of switch-to-configuration; empty when nobody does.
+	LockHolder string
+	// Interface and Inhibitors are the running system's init-interface-version and
+	// switch-inhibitors (a JSON object); empty when it has none.
+	Interface, Inhibitors string
+	// NeedsReboot are the parts of the wanted system that only a reboot brings to
+	// run, such as "kernel"; empty while the system isn't there.
+	NeedsReboot []string
+	// Records are those of earlier and present deploys since boot.
+	Records []Run
 	// Baseline is whether an activation of the wanted toplevel was begun and not
 	// finished since boot; FailedBefore are the units that had failed before it.
 	// The failed units of now would be a wrong thing to compare with then.
@@ -103,6 +130,20 @@ func Parse(output []byte) (Host, error) {
 			h.Loader = value
 		case "boot-entry":
 			h.BootEntry = value
+		case "lock-holder":
+			h.LockHolder = value
+		case "interface":
+			h.Interface = value
+		case "inhibitors":
+			h.Inhibitors = value
+		case "needs-reboot":
+			h.NeedsReboot = append(h.NeedsReboot, value)
+		case "run":
+			part := strings.SplitN(value, " ", 4)
+			if len(part) != 4 {
+				return Host{}, fmt.Errorf("reading the host's answer: run %q", value)
+			}
+			h.Records = append(h.Records, Run{ID: part[0], Name: part[1], State: part[2], Toplevel: part[3]})
 		case "baseline":
 			h.Baseline = true
 		case "baseline-failed":
@@ -125,6 +166,16 @@ func Parse(output []byte) (Host, error) {
 	}
 	slices.Sort(h.FailedUnits)
 	return h, nil
+}
+
+// Living returns the run that brings toplevel to this host right now; nil when none does.
+func (h Host) Living(name, toplevel string) *Run {
+	for i, r := range h.Records {
+		if r.State == "running" && r.Name == name && r.Toplevel == toplevel {
+			return &h.Records[i]
+		}
+	}
+	return nil
 }
 
 // Unusable says why the host can't be deployed to; empty when it can.

@@ -37,6 +37,26 @@ boot_entry() {
     fi
 }
 
+# deploys: the runs that have a record here, each "ID NAME STATE TOPLEVEL".
+# A run without a result whose unit is gone was cut off by a crash or a reboot.
+deploys() {
+    for run in /run/deploy-ssh/*/; do
+        id=${run%/} id=${id##*/}
+        for name in test boot dry-activate back; do
+            [ -e "$run$name.sh" ] || continue
+            if [ -e "$run$name.result" ]; then
+                state=ended
+            else
+                case $(timeout 10 systemctl show -P ActiveState "deploy-ssh-$id-$name.service" 2>/dev/null) in
+                active | activating | deactivating) state=running ;;
+                *) state=cut ;;
+                esac
+            fi
+            say run "$id $name $state $(cat "$run$name.toplevel" 2>/dev/null)"
+        done
+    done
+}
+
 observe() {
     root=
     say uid "$(id -u)"
@@ -66,6 +86,18 @@ observe() {
     else
         say units-error "$(printf '%s' "$units" | head -n 1)"
     fi
+    holder=$(lock_holder) && say lock-holder "$holder"
+    # What can keep the running system from being switched to this one.
+    first_line /run/current-system/init-interface-version interface
+    [ -r /run/current-system/switch-inhibitors ] && say inhibitors "$(tr -d '\n' </run/current-system/switch-inhibitors)"
+    # What of it runs only after a reboot.
+    if [ -e /run/booted-system/kernel ] && [ -e "$1/kernel" ]; then
+        for part in kernel initrd kernel-modules; do
+            [ "$(readlink -f /run/booted-system/$part)" = "$(readlink -f "$1/$part")" ] || say needs-reboot $part
+        done
+        [ "$(cat /run/booted-system/kernel-params 2>/dev/null)" = "$(cat "$1/kernel-params" 2>/dev/null)" ] || say needs-reboot kernel-params
+    fi
+    deploys
     # What had failed before an activation of this toplevel that was not finished.
     before=/run/deploy-ssh/failed-before
     if [ -r $before ] && { IFS= read -r for_what <$before; [ "$for_what" = "$1" ]; }; then

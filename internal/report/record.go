@@ -66,13 +66,15 @@ type Announce struct {
 type PhaseName string
 
 const (
-	Evaluate PhaseName = "evaluate"
-	Build    PhaseName = "build"
-	Connect  PhaseName = "connect"
-	Probe    PhaseName = "probe"
-	Copy     PhaseName = "copy"
-	Switch   PhaseName = "switch"
-	Finalize PhaseName = "finalize"
+	Evaluate    PhaseName = "evaluate"
+	Build       PhaseName = "build"
+	Connect     PhaseName = "connect"
+	Probe       PhaseName = "probe"
+	Copy        PhaseName = "copy"
+	DryActivate PhaseName = "dry-activate"
+	Switch      PhaseName = "switch"
+	Finalize    PhaseName = "finalize"
+	Reboot      PhaseName = "reboot"
 )
 
 // Phase says how a step ended.

@@ -67,6 +67,12 @@ type Switch struct {
 	// LockHeld is whether the last try ended on the lock; Holder names who has it.
 	LockHeld bool
 	Holder   string
+	// Jobs are the jobs of the host's systemd that ran when the run's time was
+	// over, each as "start of UNIT".
+	Jobs []string
+	// Journal is the last word of switch-to-configuration in the host's journal,
+	// read when there was no result.
+	Journal string
 	// Tries is how often the switch was tried.
 	Tries int
 	// Words are what the switch itself said of its failure.
@@ -129,15 +135,33 @@ type Decision struct {
 	Notes []string
 }
 
+// Activated is what was seen of an activation.
+type Activated struct {
+	Wanted string
+	// Before is the host before the first activation of the wanted system.
+	Before Host
+	Switch Switch
+	// After is the host after the run; it counts only when Seen.
+	After Host
+	Seen  bool
+	// Ignore tells units whose failure is not to count; nil ignores none.
+	Ignore func(unit string) bool
+}
+
 // Activation judges the run of `switch-to-configuration test`.
 // A good end is Switched, which means only that the boot entry may be made.
-// seen is false when the host could not be looked at after the run.
-func Activation(wanted string, before Host, s Switch, after Host, seen bool) Decision {
+func Activation(a Activated) Decision {
+	s, wanted, before, after := a.Switch, a.Wanted, a.Before, a.After
+	if a.Ignore != nil {
+		// Ignored is what had failed before anyhow.
+		ignored := filter(append(slices.Clone(after.FailedUnits), s.Words.FailedUnits...), a.Ignore)
+		before.FailedUnits = append(slices.Clone(before.FailedUnits), ignored...)
+	}
 	moved := after.Running == wanted
 	switch {
 	case s.NotScheduled != "":
 		return Decision{Verdict: Unscheduled, Reason: s.NotScheduled}
-	case !seen:
+	case !a.Seen:
 		return Decision{Verdict: Unknown, Reason: "the result of the switch was not read; its unit is " + s.Unit}
 	case after.BootID != before.BootID && !moved:
 		return Decision{Verdict: Rebooted, Reason: "the host rebooted during the switch and runs " + show(after.Running)}
@@ -146,9 +170,9 @@ func Activation(wanted string, before Host, s Switch, after Host, seen bool) Dec
 	case s.StillRunning:
 		return Decision{Verdict: TimedOut, Reason: fmt.Sprintf("unit %s still runs after its limit", s.Unit)}
 	case !s.Ended:
-		return Decision{Verdict: Unknown, Reason: "the switch left no result; its unit was " + s.Unit}
+		return Decision{Verdict: Unknown, Reason: "the switch left no result; its unit was " + s.Unit + journal(s)}
 	case s.ServiceResult == "timeout":
-		return Decision{Verdict: TimedOut, Reason: fmt.Sprintf("unit %s was stopped at its run time limit", s.Unit)}
+		return Decision{Verdict: TimedOut, Reason: fmt.Sprintf("unit %s was stopped at its run time limit", s.Unit) + jobs(s)}
 	case s.LockHeld:
 		return Decision{Verdict: Locked, Reason: lockReason(s)}
 	}
@@ -221,8 +245,9 @@ func failedUnits(before Host, s Switch, newly []string, after Host) Decision {
 }
 
 // Finalization judges the making of the boot entry, after the activation went through.
-// profileError is why the profile could not be set; empty when it was.
-func Finalization(wanted, profileError string, s Switch, after Host, seen bool) Decision {
+// runs is the system that the host must still run; profileError is why the
+// profile could not be set, empty when it was.
+func Finalization(wanted, runs, profileError string, s Switch, after Host, seen bool) Decision {
 	boots, proven := after.Boots(wanted)
 	switch {
 	case profileError != "":
@@ -230,9 +255,9 @@ func Finalization(wanted, profileError string, s Switch, after Host, seen bool) 
 	case s.NotScheduled != "":
 		return Decision{Verdict: Unfinalized, Reason: s.NotScheduled}
 	case !seen:
-		return Decision{Verdict: Unknown, Reason: "the host runs the wanted system; whether it boots it was not read; the unit is " + s.Unit}
-	case after.Running != wanted:
-		return Decision{Verdict: Unknown, Reason: "the host ran the wanted system, but now runs " + show(after.Running)}
+		return Decision{Verdict: Unknown, Reason: "whether the host boots the wanted system was not read; the unit is " + s.Unit}
+	case after.Running != runs:
+		return Decision{Verdict: Unknown, Reason: fmt.Sprintf("the host ran %s, but now runs %s", show(runs), show(after.Running))}
 	case s.StillRunning:
 		return Decision{Verdict: Unfinalized, Reason: fmt.Sprintf("the boot loader run %s goes on after its limit; it was left alone", s.Unit)}
 	case !s.Ended:
@@ -254,6 +279,36 @@ func Finalization(wanted, profileError string, s Switch, after Host, seen bool) 
 			Notes: []string{"the boot entry can't be read on this host (no known boot loader), so it isn't proven; the profile is set"}}
 	}
 	return Decision{Verdict: Switched}
+}
+
+func jobs(s Switch) string {
+	if len(s.Jobs) == 0 {
+		return ""
+	}
+	return "; systemd was still at: " + strings.Join(s.Jobs, ", ")
+}
+
+func journal(s Switch) string {
+	if s.Journal == "" {
+		return ""
+	}
+	return "; the last of it in the journal: " + s.Journal
+}
+
+// DryRun judges the run of `switch-to-configuration dry-activate`, which changes nothing.
+func DryRun(s Switch, seen bool) Decision {
+	code, exited := s.code()
+	switch {
+	case s.NotScheduled != "":
+		return Decision{Verdict: Unscheduled, Reason: s.NotScheduled}
+	case !seen || !s.Ended:
+		return Decision{Verdict: Unknown, Reason: "the result of the dry run was not read; its unit is " + s.Unit}
+	case s.LockHeld:
+		return Decision{Verdict: Locked, Reason: lockReason(s)}
+	case exited && code == 0:
+		return Decision{Verdict: Staged, Reason: "a dry run: nothing was activated"}
+	}
+	return Decision{Verdict: Refused, Reason: s.ending()}
 }
 
 func lockReason(s Switch) string {

@@ -14,6 +14,7 @@ type Verdict string
 const (
 	Unchanged Verdict = "unchanged"
 	Switched  Verdict = "switched"
+	Staged    Verdict = "staged"
 )
 
 // The failed ones, in the order in which a deploy meets them.
@@ -23,6 +24,7 @@ const (
 	Unreachable      Verdict = "unreachable"
 	HostKeyRefused   Verdict = "host-key-refused"
 	LoginRefused     Verdict = "login-refused"
+	ElevationRefused Verdict = "elevation-refused"
 	Unusable         Verdict = "unusable"
 	Refused          Verdict = "refused"
 	CopyFailed       Verdict = "copy-failed"
@@ -33,6 +35,8 @@ const (
 	Partial          Verdict = "partial"
 	Rebooted         Verdict = "rebooted"
 	Degraded         Verdict = "degraded"
+	NoLogin          Verdict = "no-login"
+	RolledBack       Verdict = "rolled-back"
 	Unfinalized      Verdict = "unfinalized"
 )
 
@@ -85,6 +89,9 @@ var table = []Row{
 	{Switched, Good, Yes,
 		"The host runs the wanted system and boots it.",
 		""},
+	{Staged, Good, Maybe,
+		"What was asked for is done, and nothing beyond it.",
+		""},
 	{EvalFailed, Failed, No,
 		"The node's system does not evaluate; the host was not contacted.",
 		"Mend the configuration named by Nix's error and run again."},
@@ -100,12 +107,15 @@ var table = []Row{
 	{LoginRefused, Failed, No,
 		"The host let nobody in with the key and user given.",
 		"Check the user, and that the key's public half is in the user's authorized_keys."},
+	{ElevationRefused, Failed, No,
+		"The login works, but the user may not run commands as root without a password.",
+		"Give the login user a rule without a password for sudo or doas, or log in as root."},
 	{Unusable, Failed, No,
 		"The login works, but the host does not answer as a NixOS host that can be switched.",
 		"Mend what the reason names (shell start-up output, the login user, Nix or systemd missing), then run again."},
 	{Refused, Failed, No,
 		"The host, or a check before the switch, refused this system; nothing was activated.",
-		"Mend what the reason names. Where it says that the change needs a reboot, switch at the next boot instead."},
+		"Mend what the reason names. Where it says that the change needs a reboot: --goal boot --reboot."},
 	{CopyFailed, Failed, No,
 		"The closure did not arrive whole; nothing was activated.",
 		"Mend what Nix's error names and run again; what has arrived is not sent again."},
@@ -130,15 +140,21 @@ var table = []Row{
 	{Degraded, Failed, Yes,
 		"The host runs the wanted system, but units failed that did not fail before. The boot entry is still the old one.",
 		"Look at the units named (systemctl status UNIT), mend them and run again."},
-	{Unfinalized, Failed, Yes,
-		"The host runs the wanted system, but its boot entry does not point at it: a reboot goes back.",
-		"Mend what the reason names and run again; only the boot entry is then made."},
+	{NoLogin, Failed, Yes,
+		"The host runs the wanted system, but a fresh login fails. The system profile and the boot entry are the old ones, so a reboot goes back.",
+		"Mend what keeps sshd from letting you in; if you can't reach the host, reboot it."},
+	{RolledBack, Failed, Maybe,
+		"No fresh login confirmed the new system in time, so the host went back to the old one by itself.",
+		"Find out what in the new system cut the host off, then run again."},
+	{Unfinalized, Failed, Maybe,
+		"The default boot entry does not lead to the wanted system: a reboot starts another one.",
+		"Mend what the reason names and run again; where the wanted system runs already, only the boot entry is then made."},
 	{NotStarted, Neither, No,
 		"Nothing was done on this node.",
 		"Run again."},
 	{Unknown, Open, Maybe,
 		"The connection was lost before the host told the result; the switch may still be running or may have ended either way.",
-		"Run again once the host can be reached: it reads the host's state first."},
+		"deploy-ssh status tells once the host can be reached; running again asks the host first, too."},
 }
 
 // Table returns all verdicts in the order of a deploy. The caller owns the slice.

@@ -44,6 +44,7 @@ func TestActivation(t *testing.T) {
 		s      Switch
 		after  Host
 		unseen bool
+		ignore func(string) bool
 		want   Verdict
 		reason string
 	}{
@@ -63,6 +64,8 @@ func TestActivation(t *testing.T) {
 		{name: "4 for a refused job", before: host(oldSystem), s: ended("4", Words{RefusedJobs: []string{"Failed to reload x.service"}}), after: host(wanted), want: Degraded, reason: "Failed to reload x.service"},
 		{name: "4 not moved", before: host(oldSystem), s: ended("4"), after: host(oldSystem), want: ActivationFailed, reason: "exit code 4"},
 
+		{name: "4 for an ignored unit", before: host(oldSystem), s: ended("4", Words{FailedUnits: []string{"flaky.service"}, RefusedJobs: []string{"Failed to start flaky.service"}}), after: host(wanted, failed("flaky.service")), ignore: func(u string) bool { return u == "flaky.service" }, want: Switched},
+		{name: "0 with an ignored unit and another", before: host(oldSystem), s: ended("0"), after: host(wanted, failed("flaky.service", "nginx.service")), ignore: func(u string) bool { return u == "flaky.service" }, want: Degraded, reason: "failed units: nginx.service"},
 		{name: "2", before: host(oldSystem), s: ended("2", Words{LastError: "Failed to run activate script"}), after: host(wanted), want: ActivationFailed, reason: "Failed to run activate script"},
 		{name: "2 not moved", before: host(oldSystem), s: ended("2"), after: host(oldSystem), want: ActivationFailed},
 		{name: "1 pre-switch check", before: host(oldSystem), s: ended("1", Words{Check: "disk"}), after: host(oldSystem), want: Refused, reason: "disk"},
@@ -92,7 +95,7 @@ func TestActivation(t *testing.T) {
 		{name: "run time limit", before: host(oldSystem), s: Switch{Unit: "u.service", Ended: true, ServiceResult: "timeout", ExitCode: "killed", ExitStatus: "TERM"}, after: host(wanted), want: TimedOut, reason: "u.service"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got := Activation(wanted, tt.before, tt.s, tt.after, !tt.unseen)
+			got := Activation(Activated{Wanted: wanted, Before: tt.before, Switch: tt.s, After: tt.after, Seen: !tt.unseen, Ignore: tt.ignore})
 			if got.Verdict != tt.want || !strings.Contains(got.Reason, tt.reason) {
 				t.Errorf("Activation = %s (%s), want %s with %q", got.Verdict, got.Reason, tt.want, tt.reason)
 			}
@@ -119,7 +122,7 @@ func TestActivationNeverFalselyGood(t *testing.T) {
 						for _, seen := range []bool{true, false} {
 							after := host(running, lists(left...), failed(units...))
 							after.BootID = boot
-							got := Activation(wanted, host(oldSystem), s, after, seen)
+							got := Activation(Activated{Wanted: wanted, Before: host(oldSystem), Switch: s, After: after, Seen: seen})
 							want := seen && s.Ended && s.ExitStatus == "0" && running == wanted && left == nil && units == nil && boot == "boot-1"
 							if got.Verdict.Good() != want {
 								t.Errorf("Activation(%+v, %+v, seen %v) = %s", s, after, seen, got.Verdict)
@@ -167,7 +170,7 @@ func TestFinalization(t *testing.T) {
 		{name: "another system meanwhile", s: ended("0"), after: with(func(h *Host) { h.Running = oldSystem }), want: Unknown, reason: oldSystem},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got := Finalization(wanted, tt.profile, tt.s, tt.after, !tt.unseen)
+			got := Finalization(wanted, wanted, tt.profile, tt.s, tt.after, !tt.unseen)
 			if got.Verdict != tt.want || !strings.Contains(got.Reason, tt.reason) || len(got.Notes) != tt.notes {
 				t.Errorf("Finalization = %+v, want %s with %q and %d notes", got, tt.want, tt.reason, tt.notes)
 			}
@@ -215,6 +218,45 @@ func TestTable(t *testing.T) {
 		code := ExitCode([]Verdict{row.Verdict}, false)
 		if (code == 0) != row.Verdict.Good() {
 			t.Errorf("%s alone gives exit code %d", row.Verdict, code)
+		}
+	}
+}
+
+func TestForeseen(t *testing.T) {
+	for _, tt := range []struct {
+		name            string
+		running, wanted Identity
+		noCheck         bool
+		want            string
+	}{
+		{"nothing known", Identity{}, Identity{}, false, ""},
+		{"same", Identity{"systemd 2", `{"a":"x"}`}, Identity{"systemd 2", `{"a":"x"}`}, false, ""},
+		{"interface", Identity{"systemd 2", ""}, Identity{"systemd 3", ""}, false, "init interface"},
+		{"interface, unchecked", Identity{"systemd 2", ""}, Identity{"systemd 3", ""}, true, "init interface"},
+		{"inhibitor", Identity{"", `{"dbus-implementation":"dbus"}`}, Identity{"", `{"dbus-implementation":"broker"}`}, false, "dbus-implementation: dbus -> broker"},
+		{"inhibitor, unchecked", Identity{"", `{"d":"dbus"}`}, Identity{"", `{"d":"broker"}`}, true, ""},
+		{"a new key", Identity{"", `{}`}, Identity{"", `{"d":"broker"}`}, false, ""},
+		{"a key that is gone", Identity{"", `{"d":"x"}`}, Identity{"", `{}`}, false, ""},
+		{"an older system without the file", Identity{}, Identity{"", `{"d":"x"}`}, false, ""},
+		{"another form", Identity{"", `["d"]`}, Identity{"", `["e"]`}, false, ""},
+	} {
+		if got := Foreseen(tt.running, tt.wanted, tt.noCheck); (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
+			t.Errorf("%s: Foreseen = %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestDryRun(t *testing.T) {
+	for _, tt := range []struct {
+		s    Switch
+		seen bool
+		want Verdict
+	}{
+		{ended("0"), true, Staged}, {ended("1"), true, Refused}, {ended("100"), true, Refused}, {ended("0"), false, Unknown},
+		{Switch{NotScheduled: "no"}, true, Unscheduled}, {Switch{Ended: true, LockHeld: true}, true, Locked}, {Switch{}, true, Unknown}, {killed("KILL"), true, Refused},
+	} {
+		if got := DryRun(tt.s, tt.seen).Verdict; got != tt.want {
+			t.Errorf("DryRun(%+v, %v) = %s, want %s", tt.s, tt.seen, got, tt.want)
 		}
 	}
 }

@@ -1,0 +1,79 @@
+package deploy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/deploy-ssh/deploy-ssh/internal/report"
+)
+
+// Goal is how far a deploy goes. The empty goal is [GoalSwitch].
+type Goal string
+
+const (
+	// GoalBuild builds the systems and contacts no host.
+	GoalBuild Goal = "build"
+	// GoalPush copies the closures.
+	GoalPush Goal = "push"
+	// GoalDryActivate tells what an activation would do.
+	GoalDryActivate Goal = "dry-activate"
+	// GoalTest activates without a boot entry: a reboot goes back.
+	GoalTest Goal = "test"
+	// GoalBoot makes the boot entry without an activation.
+	GoalBoot Goal = "boot"
+	// GoalSwitch activates and makes the boot entry.
+	GoalSwitch Goal = "switch"
+)
+
+// Goals are all goals, from the least to the most.
+func Goals() []Goal {
+	return []Goal{GoalBuild, GoalPush, GoalDryActivate, GoalTest, GoalBoot, GoalSwitch}
+}
+
+// Set implements pflag.Value.
+func (g *Goal) Set(text string) error {
+	if !slices.Contains(Goals(), Goal(text)) {
+		return fmt.Errorf("it is one of %s", g.list())
+	}
+	*g = Goal(text)
+	return nil
+}
+
+// String implements pflag.Value.
+func (g *Goal) String() string { return string(*g) }
+
+// Type implements pflag.Value.
+func (g *Goal) Type() string { return "GOAL" }
+
+func (*Goal) list() string {
+	var names []string
+	for _, g := range Goals() {
+		names = append(names, string(g))
+	}
+	return strings.Join(names, ", ")
+}
+
+// activates and boots tell which of the two changes a goal makes.
+func (g Goal) activates() bool { return g == GoalTest || g == GoalSwitch }
+func (g Goal) boots() bool     { return g == GoalBoot || g == GoalSwitch }
+
+// phases are the steps of a goal, in order. Rebooting is one of goals that make
+// a boot entry.
+func (d *deployment) phases() []phase {
+	goal := d.fleet.Goal
+	phases := []phase{{report.Connect, d.connect}, {report.Probe, d.probe}, {report.Copy, d.copy}}
+	if goal == GoalDryActivate {
+		phases = append(phases, phase{report.DryActivate, d.dryActivate})
+	}
+	if goal.activates() {
+		phases = append(phases, phase{report.Switch, d.activate})
+	}
+	if goal.boots() {
+		phases = append(phases, phase{report.Finalize, d.finalize})
+		if d.fleet.Reboot {
+			phases = append(phases, phase{report.Reboot, d.reboot})
+		}
+	}
+	return phases
+}

@@ -1,0 +1,241 @@
+package deploy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/deploy-ssh/deploy-ssh/internal/activate"
+	"github.com/deploy-ssh/deploy-ssh/internal/report"
+	"github.com/deploy-ssh/deploy-ssh/internal/ssh"
+	"github.com/deploy-ssh/deploy-ssh/internal/verdict"
+)
+
+func (d *deployment) dryActivate(ctx context.Context) step {
+	if ctx.Err() != nil {
+		return end(verdict.NotStarted, "interrupted before the dry run; the host was not changed")
+	}
+	r := d.supervised(activate.DryActivate)
+	r.Limit = d.transport.SwitchLimit(d.host)
+	o, err := d.supervise(ctx, report.DryActivate, r)
+	decision := verdict.DryRun(o.Switch, o.Seen)
+	explain(ctx, &decision, err)
+	return step{notes: reconnected(o), end: &decision}
+}
+
+func (d *deployment) activate(ctx context.Context) step {
+	if d.settled() && !d.anyRunning() && d.host.LockHolder == "" {
+		return step{detail: "nothing to activate"}
+	}
+	if ctx.Err() != nil {
+		return end(verdict.NotStarted, "interrupted before the switch; the host was not changed")
+	}
+	before := d.host.Host
+	if before.Running == d.node.Toplevel && d.host.Baseline {
+		before.FailedUnits = d.host.FailedBefore
+	}
+	r := d.supervised(activate.Test)
+	r.Settle = d.fleet.Limits.Settle
+	r.Limit = d.transport.SwitchLimit(d.host)
+	r.Confirm, r.Old = d.fleet.Confirm, before.Running
+	var notes []string
+	if other := d.host.Living(string(activate.Test), d.node.Toplevel); other != nil {
+		// Somebody else's deploy of the same system: its result is as good as ours.
+		r.ID, r.Attach, r.Confirm = other.ID, true, 0
+		notes = append(notes, "another deploy of this system was under way (run "+other.ID+") and was followed")
+	}
+	o, err := d.supervise(ctx, report.Switch, r)
+	notes = append(notes, reconnected(o)...)
+	decision := verdict.Activation(verdict.Activated{
+		Wanted: d.node.Toplevel, Before: before, Switch: o.Switch, After: o.Host.Host, Seen: o.Seen, Ignore: d.ignored,
+	})
+	explain(ctx, &decision, err)
+	if o.Seen && o.Switch.NotScheduled == "" {
+		decision = d.confirm(ctx, r, o, decision)
+	}
+	if decision.Verdict == verdict.Degraded && d.fleet.AcceptDegraded {
+		notes = append(notes, "accepted: "+decision.Reason)
+		decision.Verdict, decision.Reason = verdict.Switched, ""
+	}
+	if decision.Verdict != verdict.Switched {
+		return step{notes: notes, end: &decision}
+	}
+	notes = append(append(notes, decision.Notes...), d.rebootAdvised(o.Host)...)
+	return step{detail: "activated", notes: notes}
+}
+
+// confirm makes sure that somebody can still log in to a host that was changed,
+// and tells it so where it waits for that.
+func (d *deployment) confirm(ctx context.Context, r activate.Run, o activate.Outcome, decision verdict.Decision) verdict.Decision {
+	if o.Host.Running != d.node.Toplevel && r.Confirm == 0 {
+		return decision
+	}
+	back, err := activate.Confirm(ctx, d.transport, r)
+	switch {
+	case err == nil && !back:
+		return decision
+	case r.Confirm == 0 && ctx.Err() != nil:
+		return verdict.Decision{Verdict: verdict.Unknown, Reason: "interrupted before a fresh login was tried; the host runs the wanted system and boots the old one"}
+	case r.Confirm == 0:
+		return verdict.Decision{Verdict: verdict.NoLogin, Reason: err.Error(), Notes: decision.Notes}
+	}
+	why := "the host had already decided"
+	if err != nil {
+		why = err.Error()
+	}
+	d.progress(report.Switch, "no fresh login confirmed the switch ("+why+"): waiting for the host to go back", false)
+	log := d.lines(report.Switch, true)
+	returned, err := activate.Return(ctx, d.transport, r, activate.Sink{Log: log})
+	log.Flush()
+	if returned.Seen {
+		d.after = &returned.Host.Host
+	}
+	if returned.Seen && returned.Host.Running == r.Old && r.Old != d.node.Toplevel {
+		return verdict.Decision{Verdict: verdict.RolledBack, Reason: why, Notes: decision.Notes}
+	}
+	decision = verdict.Decision{Verdict: verdict.Unknown, Reason: "no fresh login confirmed the switch (" + why + "), and the host was not seen to go back"}
+	if returned.Seen {
+		decision.Reason += "; it runs " + returned.Host.Running
+	}
+	explain(ctx, &decision, err)
+	return decision
+}
+
+func (d *deployment) finalize(ctx context.Context) step {
+	runs := d.node.Toplevel
+	if d.fleet.Goal == GoalBoot {
+		runs = d.host.Running
+	}
+	if ctx.Err() != nil {
+		if d.fleet.Goal == GoalBoot {
+			return end(verdict.NotStarted, "interrupted before the boot entry was made; the host was not changed")
+		}
+		return end(verdict.Unfinalized, "interrupted before the boot entry was made")
+	}
+	r := d.supervised(activate.Boot)
+	r.Deadline = d.fleet.Limits.Finalize
+	sink, flush := d.sink(report.Finalize)
+	o, err := d.transport.Finalize(ctx, r, sink)
+	flush()
+	if o.Seen {
+		d.after = &o.Host.Host
+	}
+	decision := verdict.Finalization(d.node.Toplevel, runs, o.ProfileError, o.Switch, o.Host.Host, o.Seen)
+	explain(ctx, &decision, err)
+	notes := append(reconnected(o), decision.Notes...)
+	if decision.Verdict != verdict.Switched {
+		if err := d.transport.Revert(ctx); err != nil {
+			notes = append(notes, "taking the boot entry back: "+err.Error())
+		}
+		return step{notes: notes, end: &decision}
+	}
+	if err := activate.Tidy(ctx, d.transport, d.id); err != nil {
+		notes = append(notes, err.Error())
+	}
+	return step{detail: fmt.Sprintf("boots generation %d", o.Host.Generation), notes: notes}
+}
+
+// reboot reboots the host and waits until it answers with another boot id.
+func (d *deployment) reboot(ctx context.Context) step {
+	old := d.after
+	if old == nil {
+		old = d.before
+	}
+	if ctx.Err() != nil {
+		return end(verdict.Staged, "interrupted before the reboot; the boot entry is made")
+	}
+	// Without a time limit of ours the host may take its time for stopping units;
+	// the answer, if it comes at all, comes before the connection goes.
+	err := d.transport.Run(ctx, ssh.Script{Doing: "rebooting the host", Text: "systemctl reboot\n", Timeout: time.Minute})
+	var refused *ssh.ExitError
+	if errors.As(err, &refused) {
+		return end(verdict.Refused, "the boot entry is made, but the reboot was refused: "+err.Error())
+	}
+	limit := d.fleet.Limits.Reboot
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not back within %v", limit))
+	defer cancel()
+	for {
+		select {
+		case <-ctx.Done():
+			return end(verdict.Unknown, "rebooting the host: "+context.Cause(ctx).Error())
+		case <-time.After(time.Second):
+		}
+		if d.transport.Reopen(ctx) != nil {
+			continue
+		}
+		host, err := d.observe(ctx)
+		if err != nil || host.BootID == old.BootID {
+			continue
+		}
+		d.after = &host.Host
+		if host.Running != d.node.Toplevel {
+			return end(verdict.Rebooted, "the host rebooted into "+host.Running)
+		}
+		detail := fmt.Sprintf("rebooted into generation %d", host.Generation)
+		if len(host.FailedUnits) > 0 {
+			return step{detail: detail, notes: []string{"failed units after the reboot: " + strings.Join(host.FailedUnits, ", ")}}
+		}
+		return step{detail: detail}
+	}
+}
+
+func (d *deployment) supervised(action activate.Action) activate.Run {
+	return activate.Run{
+		ID: d.id, Action: action, Toplevel: d.node.Toplevel,
+		Attempts: d.fleet.Limits.LockAttempts, Interval: d.fleet.Limits.LockInterval,
+		Window: d.fleet.Limits.Reconnect, NoCheck: d.fleet.NoCheck,
+	}
+}
+
+func (d *deployment) supervise(ctx context.Context, phase report.PhaseName, r activate.Run) (activate.Outcome, error) {
+	sink, flush := d.sink(phase)
+	o, err := activate.Supervise(ctx, d.transport, r, sink)
+	flush()
+	if o.Seen {
+		d.after = &o.Host.Host
+	}
+	return o, err
+}
+
+// sink passes on what a run says; flush takes a last line without an end.
+func (d *deployment) sink(phase report.PhaseName) (sink activate.Sink, flush func()) {
+	log := d.lines(phase, true)
+	return activate.Sink{Log: log, Waiting: func(jobs []string, since time.Duration) {
+		what := "the switch goes on, with no job of systemd running"
+		if len(jobs) > 0 {
+			what = "systemd is still at: " + strings.Join(jobs, ", ")
+		}
+		d.progress(phase, fmt.Sprintf("%s (%v)", what, since), false)
+	}}, log.Flush
+}
+
+// ignored reports whether a unit's failure is not to count for this node.
+func (d *deployment) ignored(unit string) bool {
+	return slices.ContainsFunc(d.node.IgnoreUnits, func(pattern string) bool {
+		matched, err := path.Match(pattern, unit)
+		return err == nil && matched
+	})
+}
+
+// explain adds to an unknown end why nothing was seen of it.
+func explain(ctx context.Context, decision *verdict.Decision, err error) {
+	if decision.Verdict != verdict.Unknown || err == nil {
+		return
+	}
+	if ctx.Err() != nil {
+		decision.Reason = "interrupted; the switch was left alone and goes on. " + decision.Reason
+		return
+	}
+	decision.Reason += "\n" + err.Error()
+}
+
+func reconnected(o activate.Outcome) []string {
+	if o.Reconnects == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("the connection was lost during the switch and made again (%d)", o.Reconnects)}
+}
