@@ -145,7 +145,7 @@ func TestSuperviseNeverGuesses(t *testing.T) {
 		if err == nil || got.Seen {
 			t.Errorf("%s: outcome %+v, %v; want an error and nothing seen", name, got, err)
 		}
-		if v := verdict.Activation("/nix/store/new", verdict.Host{}, got.Switch, got.Host.Host, got.Seen).Verdict; v.Good() {
+		if v := verdict.Activation(verdict.Activated{Wanted: "/nix/store/new", Switch: got.Switch, After: got.Host.Host, Seen: got.Seen}).Verdict; v.Good() {
 			t.Errorf("%s: %s", name, v)
 		}
 	}
