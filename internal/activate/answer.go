@@ -125,7 +125,7 @@ func (a *answer) take(line string) error {
 	case "still-running":
 		a.sw.StillRunning = true
 	case "gone":
-		// The unit is no more and left no result: Ended stays false.
+		a.sw.Gone = true
 		a.sw.Journal = strings.TrimSpace(value)
 	case "observation":
 		a.observe = true

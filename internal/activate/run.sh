@@ -49,7 +49,7 @@ while :; do
         fi
         # By its text, not by the exit code: 11 has another meaning too.
         said_since "$before" 'Could not acquire lock' || exit $status
-        who=$(holder) || who=
+        who=$(holder || lock_heir) || who=
     fi
     if [ $try -ge "$attempts" ]; then
         printf '%s\n' "$who" >"$dir/$name.locked"

@@ -184,7 +184,7 @@ func (d *deployment) settled() bool {
 		old[unit] = true
 	}
 	for _, unit := range d.host.FailedUnits {
-		if !old[unit] && !d.ignored(unit) {
+		if !old[unit] && !d.node.Ignores(unit) {
 			return false
 		}
 	}

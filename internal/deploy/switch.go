@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
-	"slices"
 	"strings"
 	"time"
 
@@ -51,7 +49,7 @@ func (d *deployment) activate(ctx context.Context) step {
 	o, err := d.supervise(ctx, report.Switch, r)
 	notes = append(notes, reconnected(o)...)
 	decision := verdict.Activation(verdict.Activated{
-		Wanted: d.node.Toplevel, Before: before, Switch: o.Switch, After: o.Host.Host, Seen: o.Seen, Ignore: d.ignored,
+		Wanted: d.node.Toplevel, Before: before, Switch: o.Switch, After: o.Host.Host, Seen: o.Seen, Ignore: d.node.Ignores,
 	})
 	explain(ctx, &decision, err)
 	if o.Seen && o.Switch.NotScheduled == "" {
@@ -211,14 +209,6 @@ func (d *deployment) sink(phase report.PhaseName) (sink activate.Sink, flush fun
 		}
 		d.progress(phase, fmt.Sprintf("%s (%v)", what, since), false)
 	}}, log.Flush
-}
-
-// ignored reports whether a unit's failure is not to count for this node.
-func (d *deployment) ignored(unit string) bool {
-	return slices.ContainsFunc(d.node.IgnoreUnits, func(pattern string) bool {
-		matched, err := path.Match(pattern, unit)
-		return err == nil && matched
-	})
 }
 
 // explain adds to an unknown end why nothing was seen of it.

@@ -1,3 +1,5 @@
+lock=/run/nixos/switch-to-configuration.lock
+
 # lock_holder: who holds the lock of switch-to-configuration, as "pid N (command),
 # since TIME"; fails when nobody does.
 #
@@ -5,7 +7,6 @@
 # way of a switch that starts at this moment, and old versions of
 # switch-to-configuration wait for the lock in silence, so it is asked before.
 lock_holder() {
-    lock=/run/nixos/switch-to-configuration.lock
     [ -e "$lock" ] || return 1
     set -- $(stat -c '%D %i' "$lock") && dev=$((0x$1))
     id=$(printf '%02x:%02x:%d' $((dev >> 8 & 0xfff)) $((dev & 0xff | dev >> 12 & 0xfff00)) "$2")
@@ -15,16 +16,21 @@ lock_holder() {
             printf 'pid %s (%s), since %s\n' "$pid" "${command% }" "$(stat -c %y "/proc/$pid" | cut -d. -f1)"
             return 0
         fi
-        # Who took it is gone, but a child of his has inherited the open file.
-        for fd in /proc/[0-9]*/fd/*; do
-            [ "$(readlink "$fd" 2>/dev/null)" = "$lock" ] || continue
-            heir=${fd#/proc/} heir=${heir%%/*}
-            command=$(tr '\0' ' ' <"/proc/$heir/cmdline" 2>/dev/null)
-            printf 'pid %s (%s), which inherited it from a process that has ended\n' "$heir" "${command% }"
-            return 0
-        done
-        printf 'a process that has ended (pid %s)\n' "$pid"
+        lock_heir || printf 'a process that has ended (pid %s)\n' "$pid"
         return 0
     done </proc/locks
+    return 1
+}
+
+# lock_heir: which process has the lock's file open, as an heir of one that took
+# the lock and has ended. In a container /proc/locks doesn't show such locks.
+lock_heir() {
+    for fd in /proc/[0-9]*/fd/*; do
+        [ "$(readlink "$fd" 2>/dev/null)" = "$lock" ] || continue
+        heir=${fd#/proc/} heir=${heir%%/*}
+        command=$(tr '\0' ' ' <"/proc/$heir/cmdline" 2>/dev/null)
+        printf 'pid %s (%s), which inherited it from a process that has ended\n' "$heir" "${command% }"
+        return 0
+    done
     return 1
 }

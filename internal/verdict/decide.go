@@ -59,6 +59,9 @@ type Switch struct {
 	// Ended is whether the run's result was read. Without it nothing is known
 	// of the end, whatever the connection said.
 	Ended bool
+	// Gone is set when the run's unit was seen to be over without a result. A kill
+	// of all its processes at once takes along what was to record the end.
+	Gone bool
 	// StillRunning is set when the run was seen alive after its deadline.
 	StillRunning bool
 	// ServiceResult, ExitCode and ExitStatus are systemd's words, as in
@@ -169,8 +172,12 @@ func Activation(a Activated) Decision {
 		return Decision{Verdict: Unknown, Reason: "the host rebooted during the switch; it runs the wanted system, but how it came there was not seen"}
 	case s.StillRunning:
 		return Decision{Verdict: TimedOut, Reason: fmt.Sprintf("unit %s still runs after its limit", s.Unit)}
+	case !s.Ended && s.Gone && !moved:
+		return Decision{Verdict: ActivationFailed, Reason: fmt.Sprintf("the switch is over and left no result, as when all its processes are killed (unit %s), and the host runs %s", s.Unit, show(after.Running)) + journal(s)}
+	case !s.Ended && s.Gone:
+		return Decision{Verdict: Partial, Reason: fmt.Sprintf("the switch is over and left no result, as when all its processes are killed (unit %s)", s.Unit) + journal(s) + left(after.Lists)}
 	case !s.Ended:
-		return Decision{Verdict: Unknown, Reason: "the switch left no result; its unit was " + s.Unit + journal(s)}
+		return Decision{Verdict: Unknown, Reason: "the switch left no result; its unit was " + s.Unit}
 	case s.ServiceResult == "timeout":
 		return Decision{Verdict: TimedOut, Reason: fmt.Sprintf("unit %s was stopped at its run time limit", s.Unit) + jobs(s)}
 	case s.LockHeld:

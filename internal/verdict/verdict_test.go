@@ -90,6 +90,8 @@ func TestActivation(t *testing.T) {
 		{name: "unseen", before: host(oldSystem), s: Switch{Unit: "u.service"}, unseen: true, want: Unknown, reason: "u.service"},
 		{name: "unseen after a good end", before: host(oldSystem), s: ended("0"), unseen: true, want: Unknown},
 		{name: "no result", before: host(oldSystem), s: Switch{Unit: "u.service"}, after: host(wanted), want: Unknown, reason: "left no result"},
+		{name: "gone without a result, not moved", before: host(oldSystem), s: Switch{Unit: "u.service", Gone: true, Journal: "switching to x"}, after: host(oldSystem), want: ActivationFailed, reason: "switching to x"},
+		{name: "gone without a result, moved", before: host(oldSystem), s: Switch{Unit: "u.service", Gone: true}, after: host(wanted), want: Partial, reason: "u.service"},
 		{name: "rebooted into the old one", before: host(oldSystem), s: Switch{Unit: "u.service"}, after: host(oldSystem, rebooted), want: Rebooted},
 		{name: "rebooted into the new one", before: host(oldSystem), s: Switch{Unit: "u.service"}, after: host(wanted, rebooted), want: Unknown},
 		{name: "run time limit", before: host(oldSystem), s: Switch{Unit: "u.service", Ended: true, ServiceResult: "timeout", ExitCode: "killed", ExitStatus: "TERM"}, after: host(wanted), want: TimedOut, reason: "u.service"},
@@ -109,7 +111,7 @@ func TestActivation(t *testing.T) {
 // Whatever a switch and a host show, a good verdict needs the wanted system
 // running, nothing left to do, no newly failed unit and an end that was read.
 func TestActivationNeverFalselyGood(t *testing.T) {
-	runs := []Switch{{Unit: "u"}, {NotScheduled: "x"}, killed("KILL"), {Unit: "u", StillRunning: true},
+	runs := []Switch{{Unit: "u"}, {Unit: "u", Gone: true}, {NotScheduled: "x"}, killed("KILL"), {Unit: "u", StillRunning: true},
 		{Unit: "u", Ended: true, LockHeld: true, ExitCode: "exited", ExitStatus: "75"}}
 	for _, status := range []string{"0", "1", "2", "4", "11", "100", "101", "126", "127", "137", "255", "", "x"} {
 		runs = append(runs, ended(status))

@@ -10,6 +10,7 @@ import (
 
 // The scenarios are one story on one rig: each begins where the one before ended.
 func TestScenarios(t *testing.T) {
+	t.Parallel()
 	world, _ := rigworld.Start(t)
 	for _, s := range []struct {
 		name string
