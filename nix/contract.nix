@@ -160,7 +160,8 @@ let
 
   hasNodes = isAttrs value && value ? nodes;
   given = if hasNodes then value.nodes else value;
-  ordered = isList given || (hasNodes && value ? order);
+  hasOrder = hasNodes && (value.order or null) != null;
+  ordered = isList given || hasOrder;
 
   mapProblems =
     if isDerivation value || isConfiguration value || !(isList value || isAttrs value) then
@@ -215,7 +216,7 @@ let
     in
     if !isNode node then
       broken path "found ${kind node}; wanted a node: { toplevel = …; }, or a NixOS configuration"
-    else if !isConfiguration node && node ? name && node.name != name then
+    else if !isConfiguration node && (node.name or null) != null && node.name != name then
       broken "${path}.name" "found ${
         if isString node.name then toJSON node.name else kind node.name
       }; the attribute's name is the node's name; remove the field"
@@ -225,9 +226,9 @@ let
 
   # An order that names every node once; anything else is a problem and by name.
   names = attrNames given;
-  order = if hasNodes && value ? order then value.order else names;
+  order = if hasOrder then value.order else names;
   orderProblems =
-    if !(hasNodes && value ? order) then
+    if !hasOrder then
       [ ]
     else if isList given then
       [ (problem "order" "`nodes` is a list, which has an order already; remove `order`") ]
@@ -411,7 +412,7 @@ in
   version = 1;
   inherit ordered unmatched;
   defaults =
-    if !(isMap && hasNodes && value ? defaults) then
+    if !(isMap && hasNodes && (value.defaults or null) != null) then
       { }
     else if isAttrs value.defaults && !isDerivation value.defaults && value.defaults ? ssh then
       fields defaultFields (removeAttrs value.defaults [ "ssh" ])

@@ -25,8 +25,9 @@ func eval(t *testing.T, store nixtest.Store, expression string) (string, error) 
 	}
 	text := fmt.Sprintf(`let lib = import %s/lib.nix; contract = import %s/contract.nix; schema = builtins.fromJSON (builtins.readFile %s/schema.json);
 		system = name: derivation { inherit name; system = %q; builder = "/bin/sh"; };
+		standIn = import %s/testdata/lib.nix;
 		map = contract { toplevels = "caught"; include = null; exclude = [ ]; };
-		in %s`, dir, dir, dir, nixtest.Platform(), expression)
+		in %s`, dir, dir, dir, nixtest.Platform(), dir, expression)
 	result, err := store.Runner.Run(context.Background(), child.Command{
 		Name: "nix-instantiate", Args: []string{"--eval", "--strict", "--json", "--expr", text}, Subject: "nix-instantiate",
 	})

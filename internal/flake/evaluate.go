@@ -215,7 +215,7 @@ func namedPath(path []string, name func(int) string) []string {
 		return path
 	}
 	var i int
-	if _, err := fmt.Sscanf(path[1], "%d", &i); err != nil || name(i) == "" {
+	if _, err := fmt.Sscanf(path[1], "[%d]", &i); err != nil || name(i) == "" {
 		return path
 	}
 	named := append([]string{}, path...)
