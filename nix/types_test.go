@@ -123,7 +123,7 @@ func TestTypesRefuse(t *testing.T) {
 		`{ nodes.nodes.web = { toplevel = 1; ssh.options = [ "-p 22" ]; }; }`:              {"nodes.nodes.web.ssh.options", "is not of type", "a bare Key=Value option of ssh_config, such as Port=2222", `"-p 22"`},
 		`{ nodes.nodes.web = { toplevel = 1; ssh.options = [ "LogLevel=QUIET" ]; }; }`:     {"is not of type", "a bare Key=Value option"},
 		`{ nodes.nodes.web = { toplevel = 1; ssh.optoins = [ ]; }; }`:                      {"nodes.nodes.web.ssh.optoins' does not exist"},
-		`{ nodes.defaults.ssh.hostKey = "x"; nodes.nodes = { }; }`:                         {"nodes.defaults.ssh.hostKey' does not exist"},
+		`{ nodes.defaults.ssh.hostKey = "x"; nodes.nodes.web.toplevel = 1; }`:              {"nodes.defaults.ssh.hostKey' does not exist"},
 		`{ nodes.nodes.web = { toplevel = 1; ssh.hostKey = "web ssh-ed25519 AAAAC3"; }; }`: {"public key lines of the host"},
 		`{ nodes.nodes.web = { toplevel = 1; ssh.key = /etc/key; }; }`:                     {"the path of a private key file"},
 		`{ nodes.nodes = [ { toplevel = 1; } ]; }`:                                         {".name' is used but not defined"},

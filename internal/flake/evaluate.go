@@ -38,9 +38,13 @@ func (e Evaluator) Evaluate(ctx context.Context, r Request) (Map, error) {
 	if r.Ref == "" || strings.HasPrefix(r.Ref, "-") {
 		return Map{}, &MapError{Ref: r.Ref, Cause: fmt.Errorf("%q is no flake reference; wanted one such as .#nodes", r.Ref)}
 	}
-	doc, err := e.ask(ctx, r, forceCaught)
+	force := forceCaught
+	if r.SettingsOnly {
+		force = forceNone
+	}
+	doc, err := e.ask(ctx, r, force)
 	var stopped *child.Error
-	if errors.As(err, &stopped) && stopped.Cause == nil {
+	if errors.As(err, &stopped) && stopped.Cause == nil && !r.SettingsOnly {
 		// abort and type errors end the evaluation of everything: see whether
 		// the map stands without its systems.
 		doc, err = e.ask(ctx, r, forceNone)
@@ -199,8 +203,12 @@ func decode(ref string, answer []byte) (document, error) {
 	for _, p := range doc.Problems {
 		problems = append(problems, settings.Problem{Source: ref, Path: p.Path, Text: p.Text})
 	}
-	for _, selector := range doc.Unmatched {
-		hint := nearest.Hint(selector, list)
+	for i, selector := range doc.Unmatched {
+		hint := ""
+		// Each compares with every name, and nobody reads more.
+		if i < 20 {
+			hint = nearest.Hint(selector, list)
+		}
 		problems = append(problems, settings.Problem{Source: ref, Text: fmt.Sprintf("%q selects no node%s", selector, hint)})
 	}
 	if len(problems) > 0 {

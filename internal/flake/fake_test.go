@@ -187,7 +187,7 @@ func TestParseSelectors(t *testing.T) {
 	}
 	want := []Selector{
 		{text: "web-*", pattern: "web-.*"},
-		{text: "db.1", pattern: "db[.]1"},
+		{text: "db.1", exact: "db.1"},
 		{text: "@eu?", pattern: "eu.", tag: true},
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(Selector{})); diff != "" {

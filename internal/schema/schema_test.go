@@ -18,7 +18,7 @@ func TestCheckContract(t *testing.T) {
 	}{
 		{
 			name:     "complete",
-			document: `{` + head + `,"defaults":{"ssh":{"user":"u","options":["Port=1"]}},"nodes":[{"name":"web","selected":true,"host":"h","tags":["a"],"ssh":{"hostKey":"k"},"toplevel":"/nix/store/x","drvPath":null,"system":null}]}`,
+			document: `{` + head + `,"defaults":{"ssh":{"user":"u","options":["Port=1"]}},"nodes":[{"name":"web","selected":true,"host":"h","tags":["a"],"ssh":{"hostKey":"# none yet"},"toplevel":"/nix/store/x","drvPath":null,"system":null}]}`,
 		},
 		{
 			name:     "unknown fields everywhere",

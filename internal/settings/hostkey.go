@@ -81,7 +81,7 @@ func parseHostKey(words []string) (string, error) {
 			return "", err
 		}
 	}
-	return "", fmt.Errorf("this is no public key line (a copy cut short, perhaps); wanted %s", schema.Description("hostKey"))
+	return "", fmt.Errorf("this is no public key line, or one cut short; wanted %s", schema.Description("hostKey"))
 }
 
 var errNoKey = errors.New("not a key")
@@ -92,6 +92,9 @@ func publicKey(words []string) (string, error) {
 	if len(words) < 2 {
 		return "", errNoKey
 	}
+	if words[0] == ssh.InsecureKeyAlgoDSA {
+		return "", errors.New("this is a DSA key, which ssh takes no more; pin another key of the host")
+	}
 	// The parser skips options in front and goes on to later lines; here is neither.
 	key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(words[0] + " " + words[1]))
 	if err != nil || key.Type() != words[0] {
@@ -100,9 +103,6 @@ func publicKey(words []string) (string, error) {
 	if certificate, ok := key.(*ssh.Certificate); ok {
 		return "", fmt.Errorf("this is a host certificate, which will expire; pin the key that it is about, %q, or its authority: put a @cert-authority line into a known_hosts file and name that with the option UserKnownHostsFile=PATH",
 			marshal(certificate.Key))
-	}
-	if key.Type() == ssh.InsecureKeyAlgoDSA {
-		return "", errors.New("this is a DSA key, which ssh takes no more; pin another key of the host")
 	}
 	return marshal(key), nil
 }
