@@ -350,7 +350,9 @@ let
     if isDerivation v then
       readDerivation v
     else if isConfiguration v then
-      if isDerivation v.config.system.build.toplevel then
+      if !(v.config ? system.build.toplevel) then
+        throw "the NixOS configuration has no config.system.build.toplevel"
+      else if isDerivation v.config.system.build.toplevel then
         readDerivation v.config.system.build.toplevel
       else
         { problem = "config.system.build.toplevel is ${kind v.config.system.build.toplevel}; wanted a derivation"; }
@@ -406,7 +408,7 @@ let
     in
     {
       problems =
-        (if hasToplevel entry then [ ] else [ (problem entry.path "the node has no `toplevel`") ])
+        (if hasToplevel entry then [ ] else [ (problem entry.path "the node has no `toplevel`; add its system: a derivation, a NixOS configuration, or a store path") ])
         ++ (if evaluated ? problem then [ (problem "${entry.path}.toplevel" evaluated.problem) ] else [ ])
         ++ (
           if isConfiguration entry.node then

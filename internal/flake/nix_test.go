@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -366,6 +367,52 @@ func TestBuildLogs(t *testing.T) {
 	}
 	if failed["a"] == nil || !strings.Contains(failed["a"].Error(), "failed with exit code 3") {
 		t.Errorf("got %v", failed["a"])
+	}
+}
+
+// manyNodes is a flake's output of n nodes, as a set with an order.
+func manyNodes(n int) string {
+	return fmt.Sprintf(`{ nodes = let names = builtins.genList (i: "web-${toString i}") %d; in {
+	  order = names;
+	  defaults.ssh.options = [ "Port=2222" ];
+	  nodes = builtins.listToAttrs (map (name: { inherit name; value = {
+	    toplevel = system name {}; host = "10.0.0.1"; tags = [ "eu" ]; ssh.hostKey = "`+hostKey+`"; }; }) names);
+	}; }`, n)
+}
+
+// Nothing here is quadratic: ten times the nodes take ten times as long, plus Nix's start.
+func BenchmarkEvaluate(b *testing.B) {
+	store := nixtest.New(b)
+	for _, n := range []int{10, 100, 1000, 10000} {
+		ref := store.Flake(b, manyNodes(n)) + "#nodes"
+		names := make([]string, n)
+		for i := range names {
+			names[i] = fmt.Sprintf("web-%d", i)
+		}
+		every, err := ParseSelectors(strings.Join(names, ","))
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, mode := range []struct {
+			name    string
+			request Request
+		}{
+			{"settings", Request{Ref: ref, SettingsOnly: true}},
+			{"systems", Request{Ref: ref}},
+			{"by name", Request{Ref: ref, SettingsOnly: true, Include: every}},
+		} {
+			if n > 1000 && mode.name != "settings" {
+				continue // a store of ten thousand systems, or a command line too long
+			}
+			b.Run(fmt.Sprintf("%s/%d", mode.name, n), func(b *testing.B) {
+				for b.Loop() {
+					m, err := Evaluator{Runner: store.Runner}.Evaluate(context.Background(), mode.request)
+					if err != nil || len(m.Nodes) != n {
+						b.Fatalf("%d nodes, %v", len(m.Nodes), err)
+					}
+				}
+			})
+		}
 	}
 }
 

@@ -9,12 +9,12 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
 	"sync"
 
-	"github.com/deploy-ssh/deploy-ssh/internal/nearest"
 	"github.com/deploy-ssh/deploy-ssh/nix"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
@@ -330,6 +330,9 @@ func collect(e *jsonschema.ValidationError, root any, problems []Problem) []Prob
 		return problems
 	case *kind.Type:
 		p.Text = fmt.Sprintf("found %s; wanted %s", describe(found), wantedTypes(k.Want, rule))
+		if text, ok := found.(string); ok && text != "" && !IsPrivateKey(text) && slices.Contains(k.Want, "array") {
+			p.Text += fmt.Sprintf(", as in [ %s ]", short(text))
+		}
 	case *kind.Pattern, *kind.Not:
 		p.Value = found
 		p.Text = Shown(rule, found) + "wanted " + Description(rule)
@@ -341,14 +344,6 @@ func collect(e *jsonschema.ValidationError, root any, problems []Problem) []Prob
 		p.Text = e.Error()
 	}
 	return append(problems, p)
-}
-
-func unknownField(name string, known []string) string {
-	shown := " " + short(name)
-	if IsPrivateKey(name) {
-		shown = ""
-	}
-	return fmt.Sprintf("unknown field%s%s (known: %s)", shown, nearest.Hint(name, known), strings.Join(known, ", "))
 }
 
 // ruleOf takes "option" from schema.json#/$defs/option/pattern.

@@ -15,12 +15,15 @@ import (
 // The form and the refused keywords are those of nix/schema.json.
 func CheckOption(item string) error {
 	shown := schema.Shown("option", item)
-	keyword, _, _ := strings.Cut(item, "=")
+	keyword, value, found := strings.Cut(item, "=")
+	wanted := schema.Description("option")
 	switch {
 	case strings.HasPrefix(item, "-"):
-		return fmt.Errorf("%sis in command-line form%s; wanted %s", shown, bareForm(item), schema.Description("option"))
+		return fmt.Errorf("%sis in command-line form; wanted %s%s", shown, wanted, bareForm(item))
+	case found && keyword != "" && strings.Trim(value, " ") == "":
+		return fmt.Errorf("%shas no value; wanted %s", shown, wanted)
 	case !schema.Matches("option", item) || hasControl(item):
-		return fmt.Errorf("%swanted %s", shown, schema.Description("option"))
+		return fmt.Errorf("%swanted %s%s", shown, wanted, bareForm(item))
 	}
 	if why, found := schema.RefusedKeywords()[strings.ToLower(keyword)]; found {
 		return fmt.Errorf("%sthe keyword %s can't be set here: %s", shown, keyword, why)
@@ -28,25 +31,28 @@ func CheckOption(item string) error {
 	return nil
 }
 
-// bareForm guesses what a flag of ssh is as an option, for an error's end.
+// flags are those of ssh that people know, with their keyword in ssh_config.
+var flags = map[string]string{
+	"-b": "BindAddress", "-c": "Ciphers", "-i": "IdentityFile", "-J": "ProxyJump", "-l": "User", "-m": "MACs", "-p": "Port",
+}
+
+// bareForm guesses what a wrong item was to be, for an error's end.
 func bareForm(item string) string {
-	flag, value := item, ""
-	if len(item) > 2 {
-		flag, value = item[:2], strings.TrimSpace(item[2:])
+	if strings.HasPrefix(item, "-F") {
+		return "; a file of ssh_config is given with " + KeyConfig
 	}
-	keyword := map[string]string{"-p": "Port", "-J": "ProxyJump", "-l": "User", "-i": "IdentityFile", "-c": "Ciphers", "-b": "BindAddress"}[flag]
-	switch {
-	case flag == "-F":
-		return " (a file of ssh_config is given with " + KeyConfig + ")"
-	case keyword != "" && value != "":
-		value = keyword + "=" + value
-	case flag != "-o" || value == "":
+	text := strings.TrimPrefix(item, "-o")
+	if len(item) > 2 && flags[item[:2]] != "" {
+		text = flags[item[:2]] + "=" + strings.TrimLeft(item[2:], " =")
+	}
+	text = strings.Trim(text, " ")
+	if end := strings.IndexAny(text, " ="); end > 0 {
+		text = text[:end] + "=" + strings.TrimLeft(text[end:], " =")
+	}
+	if text == item || schema.IsPrivateKey(text) || !schema.Matches("option", text) || CheckOption(text) != nil {
 		return ""
 	}
-	if CheckOption(value) != nil || schema.IsPrivateKey(value) {
-		return ""
-	}
-	return fmt.Sprintf(" (as an option it is %q)", value)
+	return fmt.Sprintf("; write %q", text)
 }
 
 // CheckHost says what is wrong with a host; empty is right.

@@ -3,24 +3,34 @@ package settings
 import (
 	"strings"
 	"testing"
+
+	"github.com/deploy-ssh/deploy-ssh/internal/schema"
 )
 
 // The forms are in nix/testdata/options.json; this is about the words.
 func TestCheckOptionSaysWhatToWrite(t *testing.T) {
 	const form = "a bare Key=Value option of ssh_config, such as Port=2222"
 	for item, want := range map[string]string{
-		"-p 2222":        `"-p 2222": is in command-line form (as an option it is "Port=2222"); wanted ` + form,
-		"-p2222":         `(as an option it is "Port=2222")`,
-		"-J gw":          `(as an option it is "ProxyJump=gw")`,
-		"-oPort=2222":    `(as an option it is "Port=2222")`,
+		"-p 2222":        `"-p 2222": is in command-line form; wanted ` + schema.Description("option") + `; write "Port=2222"`,
+		"-p2222":         `; write "Port=2222"`,
+		"-p=2222":        `; write "Port=2222"`,
+		"-J gw":          `; write "ProxyJump=gw"`,
+		"-oPort=2222":    `; write "Port=2222"`,
+		"-o Port 2222":   `; write "Port=2222"`,
 		"-o":             `"-o": is in command-line form; wanted ` + form,
 		"-oLogLevel=x":   `"-oLogLevel=x": is in command-line form; wanted`,
-		"-F ./cfg":       "(a file of ssh_config is given with DEPLOY_SSH_CONFIG)",
+		"-F ./cfg":       "; a file of ssh_config is given with DEPLOY_SSH_CONFIG",
 		"-tt":            `"-tt": is in command-line form; wanted`,
-		"Port 22":        `"Port 22": wanted ` + form,
+		" -p 22 ":        `" -p 22 ": wanted ` + form,
+		"Port 22":        `"Port 22": wanted ` + schema.Description("option") + `; write "Port=22"`,
+		"Port = 22 ":     `; write "Port=22"`,
+		"Port= 22":       `; write "Port=22"`,
+		"Port=":          `"Port=": has no value; wanted ` + form,
+		"Port=  ":        `"Port=  ": has no value; wanted ` + form,
 		"include=x":      `"include=x": the keyword include can't be set here: a file of ssh_config is given with DEPLOY_SSH_CONFIG`,
 		"RequestTTY=yes": "the keyword RequestTTY can't be set here: a terminal would change what the host answers",
 		"A=-----BEGIN OPENSSH PRIVATE KEY-----\nhunter2":  "wanted " + form,
+		"A = BEGIN PRIVATE KEY hunter2":                   "wanted " + form,
 		"-i -----BEGIN OPENSSH PRIVATE KEY-----\nhunter2": "is in command-line form; wanted " + form,
 	} {
 		err := CheckOption(item)

@@ -2,10 +2,12 @@ package settings
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sort"
 	"strings"
 
+	"github.com/deploy-ssh/deploy-ssh/internal/nearest"
 	"github.com/deploy-ssh/deploy-ssh/internal/schema"
 )
 
@@ -78,9 +80,10 @@ type Environment struct {
 // ParseEnvironment reads the declared variables from an environment as of
 // [os.Environ]. The error is an [*Error] with all problems at once.
 func ParseEnvironment(environ []string) (Environment, error) {
-	var names []string
+	var names, ends []string
 	for _, k := range Keys {
 		names = append(names, k.Name)
+		ends = append(ends, strings.TrimPrefix(k.Name, keyPrefix))
 	}
 	values := map[string]string{}
 	for _, entry := range environ {
@@ -96,10 +99,13 @@ func ParseEnvironment(environ []string) (Environment, error) {
 		}
 		delete(values, k.Name)
 	}
-	hints := hinter{known: names}
 	for name := range values {
-		unknown = append(unknown, Problem{Source: name, Text: fmt.Sprintf(
-			"unknown variable%s (known: %s)", hints.hint(name), strings.Join(names, ", "))})
+		hint := ""
+		// The common beginning would make everything near.
+		if end := nearest.Word(strings.TrimPrefix(name, keyPrefix), ends); end != "" {
+			hint = fmt.Sprintf("; did you mean %q?", keyPrefix+end)
+		}
+		unknown = append(unknown, Problem{Source: name, Text: fmt.Sprintf("unknown variable%s (known: %s)", hint, strings.Join(names, ", "))})
 	}
 	sort.Slice(unknown, func(i, j int) bool { return unknown[i].Source < unknown[j].Source })
 	if err := Err(append(unknown, problems...)); err != nil {
@@ -120,6 +126,9 @@ func (env *Environment) readNodes(text string) []Problem {
 		return nil
 	}
 	found, err := schema.Check(schema.Environment, []byte(text))
+	if err != nil && !strings.Contains(text, "{") {
+		return problem(KeyNodes, errors.New("this is no JSON; wanted the map itself, {…}, not the name of a file"))
+	}
 	if err != nil {
 		return problem(KeyNodes, err)
 	}
@@ -171,6 +180,8 @@ func check(rule, value string) error {
 		return err
 	case "unit":
 		return CheckUnit(value)
+	case "machineId":
+		return checkMachineID(value)
 	}
 	return nil
 }

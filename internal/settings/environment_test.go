@@ -37,6 +37,13 @@ func TestParseEnvironmentProblems(t *testing.T) {
 		name, entry, want string
 	}{
 		{"unknown variable", "DEPLOY_SSH_NODE={}", `DEPLOY_SSH_NODE: unknown variable; did you mean "DEPLOY_SSH_NODES"?`},
+		{"a variable like no other", "DEPLOY_SSH_HOST=x", "DEPLOY_SSH_HOST: unknown variable (known: DEPLOY_SSH_KEY, "},
+		{"a file's name", "DEPLOY_SSH_NODES=nodes.json", "DEPLOY_SSH_NODES: this is no JSON; wanted the map itself, {…}, not the name of a file"},
+		{"the flake's form", `DEPLOY_SSH_NODES={"nodes":{"w":{"ssh":{"user":"x"}}}}`, `DEPLOY_SSH_NODES nodes.w.ssh: unknown field "ssh"; its fields stand here without it`},
+		{"a NUL", `DEPLOY_SSH_NODES={"nodes":{"w":{"key":"\u0000"}}}`, "DEPLOY_SSH_NODES nodes.w.key: wanted a text without the character NUL"},
+		{"a key as a field", `DEPLOY_SSH_NODES={"nodes":{"w":{"BEGIN PRIVATE KEY hunter2":1}}}`, "DEPLOY_SSH_NODES nodes.w.(a private key): unknown field (known:"},
+		{"a key as a host", `DEPLOY_SSH_NODES={"nodes":{"w":{"host":"BEGIN PRIVATE KEY\nhunter2"}}}`, "DEPLOY_SSH_NODES nodes.w.host: wanted a host name"},
+		{"a key as a name", `DEPLOY_SSH_NODES={"nodes":{"BEGIN PRIVATE KEY\nhunter2":{}}}`, "DEPLOY_SSH_NODES nodes.(a private key): wanted a name of letters"},
 		{"bad user", "DEPLOY_SSH_USER=a b", `DEPLOY_SSH_USER: "a b": wanted a user name`},
 		{"pasted key", "DEPLOY_SSH_KEY=-----BEGIN OPENSSH PRIVATE KEY-----\nhunter2", "DEPLOY_SSH_KEY: this is a private key itself; wanted the path of its file"},
 		{"no JSON", "DEPLOY_SSH_NODES={\n  \"nodes\": }", "DEPLOY_SSH_NODES: line 2, column 12: not JSON: invalid character '}'"},
@@ -50,7 +57,7 @@ func TestParseEnvironmentProblems(t *testing.T) {
 		{"flag as option", `DEPLOY_SSH_NODES={"defaults":{"options":["Port=1","-v"]}}`, `DEPLOY_SSH_NODES defaults.options[1]: "-v": is in command-line form`},
 		{"refused keyword", `DEPLOY_SSH_NODES={"defaults":{"options":["loglevel=QUIET"]}}`, `defaults.options[0]: "loglevel=QUIET": the keyword loglevel can't be set here`},
 		{"wrong type", `DEPLOY_SSH_NODES={"nodes":{"web":{"user":5}}}`, "DEPLOY_SSH_NODES nodes.web.user: found the number 5; wanted a string: a user name"},
-		{"options as text", `DEPLOY_SSH_NODES={"nodes":{"web":{"options":"Port=1"}}}`, `nodes.web.options: found the string "Port=1"; wanted a list`},
+		{"options as text", `DEPLOY_SSH_NODES={"nodes":{"web":{"options":"Port=1"}}}`, `nodes.web.options: found the string "Port=1"; wanted a list, as in [ "Port=1" ]`},
 		{"illegal name", `DEPLOY_SSH_NODES={"nodes":{"a b":{}}}`, `DEPLOY_SSH_NODES nodes."a b": "a b": wanted a name of letters`},
 		{"key in the map", `DEPLOY_SSH_NODES={"nodes":{"w":{"key":"BEGIN PRIVATE KEY\nhunter2"}}}`, "nodes.w.key: this is a private key"},
 		{"key in a wrong place", `DEPLOY_SSH_NODES={"nodes":{"w":"BEGIN PRIVATE KEY\nhunter2"}}`, "nodes.w: found a private key; wanted an object"},
