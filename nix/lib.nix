@@ -32,6 +32,7 @@ let
     string = "a string";
   }.${typeOf v} or "a ${typeOf v}";
   check = import ./check.nix;
+  nodePath = name: "nodes." + (if builtins.match "[a-zA-Z0-9_$-]+" name != null then name else toJSON name);
 
   names = list: if list == [ ] then "none" else concatStringsSep ", " list;
 
@@ -51,7 +52,7 @@ let
           if !isString item then
             refuse place (kind item) check.definitions.option.description "Write it as a string"
           else if !check.matches "option" item then
-            refuse place (check.shown item) check.definitions.option.description "Write \"Port=2222\" for -p 2222, say"
+            refuse place (check.shown item) check.definitions.option.description "Write \"Port=2222\", say"
           else if check.refused item != null then
             refuse place (check.shown item) "an option that the program doesn't set itself" "Remove it: ${check.refused item}"
           else
@@ -97,7 +98,7 @@ in
             unknown = filter (name: !(builtins.elem name arguments)) (attrNames args);
           in
           if unknown != [ ] then
-            refuse "its argument" "the attribute ${names unknown}" "only ${names arguments}" "Remove it or correct its spelling"
+            refuse "its argument" "the unknown ${names unknown}" "only ${names arguments}" "Remove it or correct its spelling"
           else if !(args ? nodes || args ? nixosConfigurations) then
             refuse "its argument" "neither `nodes` nor `nixosConfigurations`" "one of them or both" "Add nixosConfigurations = self.nixosConfigurations"
           else
@@ -132,15 +133,18 @@ in
           v = given.nodes or { };
         in
         if isList v then
-          map (
-            node:
-            if isAttrs node && isString (node.name or null) then
-              complete "nodes, the entry ${toJSON node.name}" node.name node
+          genList (
+            i:
+            let
+              node = elemAt v i;
+            in
+            if !isAttrs node || !isString (node.name or null) then
+              refuse "nodes[${toString i}]" (if isAttrs node then "a node without `name`" else kind node) "a node with a name" "Write { name = \"…\"; … }"
             else
-              refuse "nodes" "a list entry without `name` (${kind node})" "nodes with a name" "Write { name = \"…\"; … }"
-          ) v
+              complete (nodePath node.name) node.name node
+          ) (length v)
         else if isAttrs v && (v.type or null) != "derivation" then
-          mapAttrs (name: _: complete "nodes.${name}" name (v.${name} or { })) (configurations // v)
+          mapAttrs (name: _: complete (nodePath name) name (v.${name} or { })) (configurations // v)
         else
           refuse "nodes" (kind v) "an attribute set by node name, or a list of nodes" "Write nodes = { web.host = \"…\"; }";
     in
