@@ -101,12 +101,21 @@ func (e Evaluator) alone(ctx context.Context, r Request, node Node) (Node, error
 	return node, &MapError{Ref: r.Ref, Cause: fmt.Errorf("the node %s was gone when evaluated again", node.Name)}
 }
 
+// maxArgument is what Linux takes for one argument, without its final NUL
+// (MAX_ARG_STRLEN, execve(2)).
+const maxArgument = 128<<10 - 1
+
 // ask runs Nix once and returns what it answered, checked.
 // The error is a [*MapError]; its cause is a [*child.Error] when Nix failed.
 func (e Evaluator) ask(ctx context.Context, r Request, toplevels string) (document, error) {
 	args := append([]string{"eval", "--json"}, features...)
 	args = append(args, r.flags()...)
-	args = append(args, "--apply", expression(toplevels, r.Include, r.Exclude), r.Ref)
+	text := expression(toplevels, r.Include, r.Exclude)
+	if len(text) > maxArgument {
+		return document{}, &MapError{Ref: r.Ref, Cause: fmt.Errorf(
+			"the selection of %d names and patterns is too long for Nix's command line; select with a glob or a tag", len(r.Include)+len(r.Exclude))}
+	}
+	args = append(args, "--apply", text, r.Ref)
 	args = append(args, r.Args...)
 	result, err := e.Runner.Run(ctx, child.Command{Name: "nix", Args: args, Stderr: r.Stderr, Subject: "nix eval"})
 	if err != nil {
