@@ -8,7 +8,7 @@
 # map for `deploy-ssh .#nodes`; no toplevel is forced on the way.
 { lib }:
 let
-  inherit (builtins) isString;
+  inherit (builtins) attrNames concatStringsSep isString;
   inherit (lib) mkOption mkOptionType;
   inherit (lib.types)
     attrsOf
@@ -28,7 +28,14 @@ let
     in
     mkOptionType {
       name = "deploy-ssh-${rule}";
-      inherit (definition) description;
+      description =
+        definition.description
+        + (
+          if rule == "option" then
+            ", and none of the keywords ${concatStringsSep ", " (attrNames definition."x-refused")}, which are the program's own"
+          else
+            ""
+        );
       descriptionClass = "composite";
       check = value: isString value && check.admits rule value;
       merge = lib.mergeEqualOption;
