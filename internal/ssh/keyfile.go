@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -139,12 +142,17 @@ func (c *Client) nothingToShow(ctx context.Context, e Effective) bool {
 	return err != nil
 }
 
-// home expands a leading ~/, which is all of its expansions that ssh prints as they are.
+// home expands a leading ~/ as ssh does, which goes by the user's entry in the
+// password file and not by HOME.
 func (c *Client) home(path string) string {
-	if rest, ok := strings.CutPrefix(path, "~/"); ok {
-		return c.getenv("HOME") + "/" + rest
+	rest, ok := strings.CutPrefix(path, "~/")
+	if !ok {
+		return path
 	}
-	return path
+	if u, err := user.LookupId(strconv.Itoa(os.Getuid())); err == nil && u.HomeDir != "" {
+		return filepath.Join(u.HomeDir, rest)
+	}
+	return filepath.Join(c.getenv("HOME"), rest)
 }
 
 func (c *Client) getenv(name string) string {

@@ -35,6 +35,7 @@ const identityFlake = `{
       new2 = [ (node "web2" (fresh 30)) ];
       kills-sessions = [ (node "web1" (toplevels.mkToplevel { name = "kills"; faults.killSessions = true; })) ];
       slow = [ (node "web1" (toplevels.mkToplevel { name = "slow"; faults.activateSeconds = 8; })) ];
+      some = genList (n: node "k${toString n}" first) 8;
       many = genList (n: node "k${toString n}" first) 40;
       expected = [ (node "web1" first // { expect.hostName = "web1"; }) ];
       unexpected = [ (node "web1" first // { expect = { hostName = "web9"; machineId = "00000000000000000000000000000000"; }; }) (node "web2" first) ];
