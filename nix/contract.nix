@@ -14,8 +14,9 @@
   # "caught": a toplevel that throws is marked `evalFailed`; the others count.
   # "strict": a toplevel that throws is Nix's own error.
   toplevels,
-  # Which nodes: null for all, else a list of { text, name } or { text, tag },
-  # where name and tag are POSIX extended regular expressions.
+  # Which nodes: null for all, else a list of { text, exact }, { text, name } or
+  # { text, tag }. exact is a node's name; name and tag are POSIX extended regular
+  # expressions.
   include,
   # Which nodes not; the same kind of list.
   exclude,
@@ -26,6 +27,7 @@ let
     all
     any
     attrNames
+    attrValues
     concatMap
     deepSeq
     elem
@@ -33,7 +35,9 @@ let
     filter
     genList
     getContext
+    groupBy
     hasAttr
+    head
     isAttrs
     isList
     isString
@@ -46,6 +50,7 @@ let
     storeDir
     stringLength
     substring
+    tail
     toJSON
     tryEval
     typeOf
@@ -153,6 +158,17 @@ let
 
   # Problems are { path, text }, the path as `nodes.web.toplevel`.
   problem = path: text: { inherit path text; };
+  nodePath = name: "nodes." + (if match "[a-zA-Z0-9_$-]+" name != null then name else toJSON name);
+
+  # A set that tells which texts are in a list.
+  setOf =
+    texts:
+    listToAttrs (
+      map (name: {
+        inherit name;
+        value = null;
+      }) texts
+    );
 
   wanted = "wanted a node map: a list of nodes, an attribute set of nodes by name, or an attribute set with `nodes`";
 
@@ -160,7 +176,8 @@ let
 
   hasNodes = isAttrs value && value ? nodes;
   given = if hasNodes then value.nodes else value;
-  ordered = isList given || (hasNodes && value ? order);
+  hasOrder = hasNodes && (value.order or null) != null;
+  ordered = isList given || hasOrder;
 
   mapProblems =
     if isDerivation value || isConfiguration value || !(isList value || isAttrs value) then
@@ -204,18 +221,18 @@ let
     else if !isString node.name then
       broken "${place}.name" "found ${kind node.name}; wanted a string"
     else
-      entry (unsafeDiscardStringContext node.name) "nodes.${unsafeDiscardStringContext node.name}" node // { inherit place; }
+      entry (unsafeDiscardStringContext node.name) (nodePath (unsafeDiscardStringContext node.name)) node // { inherit place; }
   ) (length given);
 
   fromAttrs = map (
     name:
     let
       node = given.${name};
-      path = "nodes.${name}";
+      path = nodePath name;
     in
     if !isNode node then
       broken path "found ${kind node}; wanted a node: { toplevel = …; }, or a NixOS configuration"
-    else if !isConfiguration node && node ? name && node.name != name then
+    else if !isConfiguration node && (node.name or null) != null && node.name != name then
       broken "${path}.name" "found ${
         if isString node.name then toJSON node.name else kind node.name
       }; the attribute's name is the node's name; remove the field"
@@ -225,9 +242,9 @@ let
 
   # An order that names every node once; anything else is a problem and by name.
   names = attrNames given;
-  order = if hasNodes && value ? order then value.order else names;
+  order = if hasOrder then value.order else names;
   orderProblems =
-    if !(hasNodes && value ? order) then
+    if !hasOrder then
       [ ]
     else if isList given then
       [ (problem "order" "`nodes` is a list, which has an order already; remove `order`") ]
@@ -236,17 +253,21 @@ let
     else
       concatMap (
         name:
-        if elem name order then [ ] else [ (problem "order" "the node ${toJSON name} is missing; `order` names every node once") ]
+        if hasAttr name inOrder then
+          [ ]
+        else
+          [ (problem "order" "the node ${toJSON name} is missing; `order` names every node once") ]
       ) names
       ++ concatMap (
         name: if hasAttr name given then [ ] else [ (problem "order" "there is no node ${toJSON name}") ]
       ) order
       ++ (
-        if length order == length (attrNames (listToAttrs (map (name: { inherit name; value = null; }) order))) then
+        if length order == length (attrNames inOrder) then
           [ ]
         else
           [ (problem "order" "a node is named twice; `order` names every node once") ]
       );
+  inOrder = setOf order;
 
   entries =
     if !isMap then
@@ -257,27 +278,14 @@ let
       fromAttrs (if orderProblems == [ ] then order else names);
   sound = filter (entry: entry.problems == [ ]) entries;
 
-  # Where a name was used before, for lists.
-  duplicates =
-    (builtins.foldl'
-      (
-        seen: entry:
-        if hasAttr entry.name seen.places then
-          seen
-          // {
-            problems = seen.problems ++ [
-              (problem entry.place "the name ${toJSON entry.name} is taken by ${seen.places.${entry.name}}; every node has its own name")
-            ];
-          }
-        else
-          seen // { places = seen.places // { ${entry.name} = entry.place; }; }
-      )
-      {
-        places = { };
-        problems = [ ];
-      }
-      sound
-    ).problems;
+  # Names that are used twice, in lists; each after the first is a problem.
+  duplicates = concatMap (
+    same:
+    map (
+      entry:
+      problem entry.place "the name ${toJSON entry.name} is taken by ${(head same).place}; every node has its own name"
+    ) (tail same)
+  ) (attrValues (groupBy (entry: entry.name) sound));
 
   # -- selection ---------------------------------------------------------------
 
@@ -287,18 +295,30 @@ let
       tags = entry.node.tags or [ ];
     in
     if isConfiguration entry.node || !isList tags then [ ] else filter isString tags;
-  matches =
+  # Names without a pattern are looked up, so that many of them cost little.
+  anyOf = selectors: rec {
+    exact = setOf (concatMap (selector: if selector ? exact then [ selector.exact ] else [ ]) selectors);
+    patterns = filter (selector: !(selector ? exact)) selectors;
+    matches = entry: hasAttr entry.name exact || any (matchesPattern entry) patterns;
+  };
+  matchesPattern =
     entry: selector:
     if selector ? tag then
       any (tag: match selector.tag tag != null) (tagsOf entry)
     else
       match selector.name entry.name != null;
-  selected =
-    entry: (include == null || any (matches entry) include) && !any (matches entry) exclude;
+  included = anyOf include;
+  excluded = anyOf exclude;
+  selected = entry: (include == null || included.matches entry) && !excluded.matches entry;
+  known = setOf (map (entry: entry.name) sound);
   unmatched = map (selector: selector.text) (
-    filter (selector: !any (entry: matches entry selector) sound) (
-      (if include == null then [ ] else include) ++ exclude
-    )
+    filter (
+      selector:
+      if selector ? exact then
+        !hasAttr selector.exact known
+      else
+        !any (entry: matchesPattern entry selector) sound
+    ) ((if include == null then [ ] else include) ++ exclude)
   );
 
   # -- toplevels ---------------------------------------------------------------
@@ -330,7 +350,9 @@ let
     if isDerivation v then
       readDerivation v
     else if isConfiguration v then
-      if isDerivation v.config.system.build.toplevel then
+      if !(v.config ? system.build.toplevel) then
+        throw "the NixOS configuration has no config.system.build.toplevel"
+      else if isDerivation v.config.system.build.toplevel then
         readDerivation v.config.system.build.toplevel
       else
         { problem = "config.system.build.toplevel is ${kind v.config.system.build.toplevel}; wanted a derivation"; }
@@ -386,7 +408,7 @@ let
     in
     {
       problems =
-        (if hasToplevel entry then [ ] else [ (problem entry.path "the node has no `toplevel`") ])
+        (if hasToplevel entry then [ ] else [ (problem entry.path "the node has no `toplevel`; add its system: a derivation, a NixOS configuration, or a store path") ])
         ++ (if evaluated ? problem then [ (problem "${entry.path}.toplevel" evaluated.problem) ] else [ ])
         ++ (
           if isConfiguration entry.node then
@@ -411,7 +433,7 @@ in
   version = 1;
   inherit ordered unmatched;
   defaults =
-    if !(isMap && hasNodes && value ? defaults) then
+    if !(isMap && hasNodes && (value.defaults or null) != null) then
       { }
     else if isAttrs value.defaults && !isDerivation value.defaults && value.defaults ? ssh then
       fields defaultFields (removeAttrs value.defaults [ "ssh" ])

@@ -3,11 +3,14 @@ let
   inherit (builtins)
     attrNames
     concatStringsSep
+    elemAt
     filter
+    genList
     hasAttr
     isAttrs
     isList
     isString
+    length
     map
     mapAttrs
     toJSON
@@ -28,7 +31,37 @@ let
     set = if (v.type or null) == "derivation" then "a package" else "an attribute set";
     string = "a string";
   }.${typeOf v} or "a ${typeOf v}";
+  check = import ./check.nix;
+  nodePath = name: "nodes." + (if builtins.match "[a-zA-Z0-9_$-]+" name != null then name else toJSON name);
+
   names = list: if list == [ ] then "none" else concatStringsSep ", " list;
+
+  # Settings whose options are checked when they are read: an item of another
+  # form is refused here, so that it is the evaluation that fails.
+  checked =
+    where: ssh:
+    if isAttrs ssh && isList (ssh.options or null) then
+      ssh
+      // {
+        options = genList (
+          i:
+          let
+            item = elemAt ssh.options i;
+            place = "${where}.options[${toString i}]";
+          in
+          if !isString item then
+            refuse place (kind item) check.definitions.option.description "Write it as a string"
+          else if !check.matches "option" item then
+            refuse place (check.shown item) check.definitions.option.description "Write \"Port=2222\", say"
+          else if check.refused item != null then
+            refuse place (check.shown item) "an option that the program doesn't set itself" "Remove it: ${check.refused item}"
+          else
+            item
+        ) (length ssh.options);
+      }
+    else
+      ssh;
+  withChecked = where: settings: if settings ? ssh then settings // { ssh = checked "${where}.ssh" settings.ssh; } else settings;
 
   arguments = [
     "nixosConfigurations"
@@ -38,17 +71,22 @@ let
   ];
 in
 {
+  # Option types for users of the module system, when given nixpkgs' lib.
+  types = import ./types.nix;
+
   # mkNodes makes a node map for `deploy-ssh .#nodes`.
   #
   #   nixosConfigurations   the systems by name, as in the flake's output
-  #   nodes                 settings by node name (host, tags, ssh, toplevel), or
-  #                         a list of nodes, each with its `name`, in deploy order
-  #   defaults              shared settings: { ssh = { user, key, options }; }
+  #   nodes                 settings by node name (host, tags, ssh, elevate, expect,
+  #                         ignoreUnits, toplevel), or a list of nodes, each with
+  #                         its `name`, in deploy order
+  #   defaults              shared settings: { ssh = { user, key, options }; elevate }
   #   order                 the node names in deploy order, when `nodes` is no list
   #
   # A node without `toplevel` takes the configuration of its name. With a list,
   # just the nodes in it are deployed; else every configuration is a node.
-  # No system is evaluated here.
+  # No system is evaluated here. An item of `options` that isn't a bare Key=Value
+  # fails when it is read.
   mkNodes =
     args:
     let
@@ -60,7 +98,7 @@ in
             unknown = filter (name: !(builtins.elem name arguments)) (attrNames args);
           in
           if unknown != [ ] then
-            refuse "its argument" "the attribute ${names unknown}" "only ${names arguments}" "Remove it or correct its spelling"
+            refuse "its argument" "the unknown ${names unknown}" "only ${names arguments}" "Remove it or correct its spelling"
           else if !(args ? nodes || args ? nixosConfigurations) then
             refuse "its argument" "neither `nodes` nor `nixosConfigurations`" "one of them or both" "Add nixosConfigurations = self.nixosConfigurations"
           else
@@ -79,10 +117,12 @@ in
         where: name: node:
         if !isAttrs node || (node.type or null) == "derivation" then
           refuse where (kind node) "the settings of a node, an attribute set" "Write { host = \"…\"; ssh = { … }; }, and a system as its `toplevel`"
-        else if node ? toplevel || node ? config then
+        else if node ? toplevel then
+          withChecked where node
+        else if node ? config then
           node
         else if hasAttr name configurations then
-          node // { toplevel = configurations.${name}; }
+          withChecked where node // { toplevel = configurations.${name}; }
         else
           refuse where "no `toplevel` and no configuration of this name (there are: ${names (attrNames configurations)})"
             "one of the two"
@@ -93,21 +133,28 @@ in
           v = given.nodes or { };
         in
         if isList v then
-          map (
-            node:
-            if isAttrs node && isString (node.name or null) then
-              complete "nodes, the entry ${toJSON node.name}" node.name node
+          genList (
+            i:
+            let
+              node = elemAt v i;
+            in
+            if !isAttrs node || !isString (node.name or null) then
+              refuse "nodes[${toString i}]" (if isAttrs node then "a node without `name`" else kind node) "a node with a name" "Write { name = \"…\"; … }"
             else
-              refuse "nodes" "a list entry without `name` (${kind node})" "nodes with a name" "Write { name = \"…\"; … }"
-          ) v
+              complete (nodePath node.name) node.name node
+          ) (length v)
         else if isAttrs v && (v.type or null) != "derivation" then
-          mapAttrs (name: _: complete "nodes.${name}" name (v.${name} or { })) (configurations // v)
+          mapAttrs (name: _: complete (nodePath name) name (v.${name} or { })) (configurations // v)
         else
           refuse "nodes" (kind v) "an attribute set by node name, or a list of nodes" "Write nodes = { web.host = \"…\"; }";
     in
     {
       inherit nodes;
-      defaults = given.defaults or { };
+      defaults =
+        let
+          v = given.defaults or { };
+        in
+        if isAttrs v && (v.type or null) != "derivation" then withChecked "defaults" v else v;
     }
     // (if given ? order then { inherit (given) order; } else { });
 }

@@ -25,8 +25,9 @@ func eval(t *testing.T, store nixtest.Store, expression string) (string, error) 
 	}
 	text := fmt.Sprintf(`let lib = import %s/lib.nix; contract = import %s/contract.nix; schema = builtins.fromJSON (builtins.readFile %s/schema.json);
 		system = name: derivation { inherit name; system = %q; builder = "/bin/sh"; };
+		standIn = import %s/testdata/lib.nix;
 		map = contract { toplevels = "caught"; include = null; exclude = [ ]; };
-		in %s`, dir, dir, dir, nixtest.Platform(), expression)
+		in %s`, dir, dir, dir, nixtest.Platform(), dir, expression)
 	result, err := store.Runner.Run(context.Background(), child.Command{
 		Name: "nix-instantiate", Args: []string{"--eval", "--strict", "--json", "--expr", text}, Subject: "nix-instantiate",
 	})
@@ -112,18 +113,47 @@ func TestMkNodesForcesNoSystem(t *testing.T) {
 func TestMkNodesErrors(t *testing.T) {
 	store := nixtest.New(t)
 	for argument, want := range map[string]string{
-		`[ ]`:                                   "mkNodes: its argument: found a list; wanted an attribute set. Write mkNodes {",
-		`{ }`:                                   "found neither `nodes` nor `nixosConfigurations`",
-		`{ nods = { }; }`:                       "found the attribute nods; wanted only nixosConfigurations, nodes, defaults, order",
-		`{ nodes = 5; }`:                        "mkNodes: nodes: found a number; wanted an attribute set by node name, or a list of nodes",
-		`{ nodes = [ { toplevel = 1; } ]; }`:    "mkNodes: nodes: found a list entry without `name`",
-		`{ nodes.web = system "x"; }`:           "mkNodes: nodes.web: found a package; wanted the settings of a node",
-		`{ nodes.web = { }; }`:                  "mkNodes: nodes.web: found no `toplevel` and no configuration of this name (there are: none)",
-		`{ nixosConfigurations = system "x"; }`: "mkNodes: nixosConfigurations: found a package; wanted an attribute set of NixOS configurations",
+		`[ ]`:                                "mkNodes: its argument: found a list; wanted an attribute set. Write mkNodes {",
+		`{ }`:                                "found neither `nodes` nor `nixosConfigurations`",
+		`{ nods = { }; }`:                    "found the unknown nods; wanted only nixosConfigurations, nodes, defaults, order",
+		`{ nodes = 5; }`:                     "mkNodes: nodes: found a number; wanted an attribute set by node name, or a list of nodes",
+		`{ nodes = [ { toplevel = 1; } ]; }`: "mkNodes: nodes[0]: found a node without `name`; wanted a node with a name. Write { name",
+		`{ nodes = [ 5 ]; }`:                 "mkNodes: nodes[0]: found a number; wanted a node with a name",
+		`{ nodes.web = system "x"; }`:        "mkNodes: nodes.web: found a package; wanted the settings of a node",
+		`{ nodes.web = { }; }`:               "mkNodes: nodes.web: found no `toplevel` and no configuration of this name (there are: none)",
+		`{ nodes.web = { toplevel = 1; ssh.options = [ "Port=1" "-p 22" ]; }; }`:               "mkNodes: nodes.web.ssh.options[1]: found \"-p 22\"; wanted a bare Key=Value option of ssh_config, such as Port=2222: ",
+		`{ nodes = [ { name = "w.1"; toplevel = 1; ssh.options = [ "logLevel=QUIET" ]; } ]; }`: "mkNodes: nodes.\"w.1\".ssh.options[0]: found \"logLevel=QUIET\"; wanted an option that the program doesn't set itself. Remove it: the program reads from ssh",
+		`{ nodes.web.toplevel = 1; defaults.ssh.options = [ 5 ]; }`:                            "mkNodes: defaults.ssh.options[0]: found a number; wanted a bare Key=Value",
+		`{ nodes.web = { toplevel = 1; ssh.options = [ "A BEGIN PRIVATE KEY hunter2" ]; }; }`:  "mkNodes: nodes.web.ssh.options[0]: found a private key; wanted a bare",
+		`{ nixosConfigurations = system "x"; }`:                                                "mkNodes: nixosConfigurations: found a package; wanted an attribute set of NixOS configurations",
 	} {
 		_, err := eval(t, store, `map (lib.mkNodes `+argument+`)`)
-		if err == nil || !strings.Contains(err.Error(), want) {
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "found \"A BEGIN") {
 			t.Errorf("%s: got %v\nwant %s", argument, err, want)
+		}
+	}
+}
+
+// The program's own evaluation meets a wrong option as an error of the map,
+// and nobody's systems are looked at for it.
+func TestMkNodesSettingsForceNoSystem(t *testing.T) {
+	store := nixtest.New(t)
+	const nodes = `(lib.mkNodes {
+	  nixosConfigurations = { web = { options = abort "web"; config = abort "web"; }; db = throw "db"; x = system "x"; };
+	  nodes.web = { ssh.options = [ "Port=2222" ]; tags = [ "t" ]; };
+	  nodes.x.toplevel = system "x"; })`
+	for _, request := range []string{
+		`{ toplevels = "none"; include = null; exclude = [ ]; }`,
+		`{ toplevels = "caught"; include = [ { text = "x"; exact = "x"; } ]; exclude = [ ]; }`,
+		`{ toplevels = "strict"; include = null; exclude = [ { text = "[wd]*"; name = "[wd].*"; } ]; }`,
+	} {
+		out, err := eval(t, store, "contract "+request+" "+nodes)
+		if err != nil {
+			t.Errorf("%s: %v", request, err)
+			continue
+		}
+		if !strings.Contains(out, `"options":["Port=2222"]`) || strings.Contains(request, "none") == strings.Contains(out, `"toplevel"`) {
+			t.Errorf("%s: got %s", request, out)
 		}
 	}
 }
@@ -132,11 +162,16 @@ func TestMkNodesErrors(t *testing.T) {
 func TestPatternsInNix(t *testing.T) {
 	store := nixtest.New(t)
 	for rule, texts := range map[string][]string{
-		"name":   {"web", "a.b-c_1", "-a", "", "a b", "é", strings.Repeat("a", 63), strings.Repeat("a", 64)},
-		"host":   {"", "web", "[::1]", "fe80::1%eth0", "a b", "-a", "a*", "a,b", "root@a", "a\n", "a`b", "a~b", "{a}"},
-		"user":   {"", "root", "DOM\\u", "-x", "a b", "a@b", "svc$", "a\t"},
-		"key":    {"", "~/.ssh/id", "/a b/c", "a\"b", "a\nb", "a\u007f", "/ü"},
-		"option": {"Port=2222", "A=b=c", "-p", "Port", "Port=", "Port= 1", "A=b\nc", "A=b\rc", "A=nr", "A=ü", "A=\u007f", "A=b\\c"},
+		"name":      {"web", "a.b-c_1", "-a", "", "a b", "é", strings.Repeat("a", 63), strings.Repeat("a", 64)},
+		"host":      {"", "web", "[::1]", "fe80::1%eth0", "a b", "-a", "a*", "a,b", "root@a", "a\n", "a`b", "a~b", "{a}"},
+		"user":      {"", "root", "DOM\\u", "-x", "a b", "a@b", "svc$", "a\t"},
+		"key":       {"", "~/.ssh/id", "/a b/c", "a\"b", "a\nb", "a\u007f", "/ü"},
+		"hostKey":   {"", "# c", "ssh-ed25519 AAAAC3", "ssh-ed25519\tAAAAC3= c é\r\n\n ssh-rsa AAAA+/8==\n", "web ssh-ed25519 AAAAC3", "ssh-ed25519", "ssh-ed25519 AAAAC3-", "ssh-dss AAAA", "ssh-ed25519 AAAAC3\nx", "sk-ssh-ed25519@openssh.com AAAA", "sk-ssh-ed25519@opensshxcom AAAA", "ecdsa-sha2-nistp384 AAAA", "ssh-ed25519 AAAAnr", "ssh-ed25519 AAAA\r"},
+		"unit":      {"nginx.service", "a-*", "*", "nginx", "a b.service", "a/b.mount", "[a].service", "a\\x2d.swap", "user@?.service", "a.serviceX", ""},
+		"elevate":   {"", "sudo", "doas", "su", "sudo\n", "Sudo"},
+		"machineId": {"", "0123456789abcdef0123456789abcdef", "0123456789abcdef0123456789abcdeg", "0123456789abcdef", "0123456789ABCDEF0123456789ABCDEF"},
+		"hostName":  {"", "web", "web.example.org", "-a", "a b", "a_b", strings.Repeat("a", 64), strings.Repeat("a", 65)},
+		"option":    {"Port=2222", "A=b=c", "-p", "Port", "Port=", "Port= 1", "A=b\nc", "A=b\rc", "A=nr", "A=ü", "A=\u007f", "A=b\\c"},
 	} {
 		list, err := json.Marshal(texts)
 		if err != nil {

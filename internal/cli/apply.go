@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,22 +13,16 @@ import (
 	"github.com/deploy-ssh/deploy-ssh/internal/closure"
 	"github.com/deploy-ssh/deploy-ssh/internal/deploy"
 	"github.com/deploy-ssh/deploy-ssh/internal/flake"
-	"github.com/deploy-ssh/deploy-ssh/internal/plan"
 	"github.com/deploy-ssh/deploy-ssh/internal/report"
-	"github.com/deploy-ssh/deploy-ssh/internal/settings"
 	"github.com/deploy-ssh/deploy-ssh/internal/ssh"
 	"github.com/deploy-ssh/deploy-ssh/internal/verdict"
 )
 
 // applyFlags are the flags of the main verb.
 type applyFlags struct {
-	json, noProgress, verbose       bool
-	impure, showTrace, logs         bool
-	options                         []string
-	clientConfig                    string
-	connectTimeout                  time.Duration
-	evalTimeout, buildTimeout       time.Duration
-	copyTimeout                     time.Duration
+	mapFlags
+	verbose, logs, requirePins      bool
+	buildTimeout, copyTimeout       time.Duration
 	limits                          deploy.Limits
 	goal                            deploy.Goal
 	reboot, noCheck, acceptDegraded bool
@@ -38,6 +30,7 @@ type applyFlags struct {
 }
 
 func (f *applyFlags) add(flags *pflag.FlagSet) {
+	f.mapFlags.add(flags, "print the records of the run as JSON lines instead of the table")
 	f.limits = deploy.DefaultLimits()
 	f.goal = deploy.GoalSwitch
 	flags.Var(&f.goal, "goal", "how far to go: build, push, dry-activate, test, boot or switch")
@@ -45,16 +38,9 @@ func (f *applyFlags) add(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.confirm, "confirm", 0, "let a host go back to its old system by itself when no fresh login succeeds for so long after the activation (default: never)")
 	flags.BoolVar(&f.noCheck, "no-check", false, "skip the hosts' pre-switch checks and inhibitors")
 	flags.BoolVar(&f.acceptDegraded, "accept-degraded", false, "make the boot entry although units have failed")
-	flags.BoolVar(&f.json, "json", false, "print the records of the run as JSON lines instead of the table")
-	flags.BoolVar(&f.noProgress, "no-progress", false, "leave out what Nix and the hosts print meanwhile")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "show how long each phase took")
-	flags.BoolVar(&f.impure, "impure", false, "let the evaluation read the deployer's environment (as nix)")
-	flags.BoolVar(&f.showTrace, "show-trace", false, "show Nix's trace of evaluation errors (as nix)")
 	flags.BoolVarP(&f.logs, "print-build-logs", "L", false, "show builders' output as it comes (as nix)")
-	flags.StringArrayVar(&f.options, "option", nil, "a setting of Nix, `NAME VALUE` (as nix) or NAME=VALUE; may be repeated")
-	flags.StringVarP(&f.clientConfig, "ssh-config", "F", "", "ssh client configuration for every connection, in place of "+settings.KeyConfig)
-	flags.DurationVar(&f.connectTimeout, "connect-timeout", 15*time.Second, "how long each try to connect may take")
-	flags.DurationVar(&f.evalTimeout, "eval-timeout", flake.EvaluationLimit, "how long the evaluation may take")
+	flags.BoolVar(&f.requirePins, "require-pins", false, "refuse nodes without a pinned host key that holds, before contacting them")
 	flags.DurationVar(&f.buildTimeout, "build-timeout", flake.BuildLimit, "how long the build of all systems may take")
 	flags.DurationVar(&f.copyTimeout, "copy-timeout", closure.DefaultTimeout, "how long the copy of one closure may take")
 	flags.IntVar(&f.limits.LockAttempts, "lock-attempts", f.limits.LockAttempts, "how often a held lock of the host's switch is tried")
@@ -73,8 +59,6 @@ func (f *applyFlags) check() error {
 		value time.Duration
 		zero  bool
 	}{
-		{"connect-timeout", f.connectTimeout, false},
-		{"eval-timeout", f.evalTimeout, false},
 		{"build-timeout", f.buildTimeout, false},
 		{"copy-timeout", f.copyTimeout, false},
 		{"lock-interval", f.limits.LockInterval, false},
@@ -95,23 +79,13 @@ func (f *applyFlags) check() error {
 	case f.confirm > 0 && f.goal != deploy.GoalTest && f.goal != deploy.GoalSwitch:
 		return usageError{fmt.Errorf("--confirm with --goal %s: only test and switch activate anything", f.goal)}
 	}
+	if err := f.mapFlags.check(); err != nil {
+		return err
+	}
 	if f.limits.LockAttempts < 1 {
 		return usageError{fmt.Errorf("--lock-attempts %d: at least 1 is wanted", f.limits.LockAttempts)}
 	}
 	return nil
-}
-
-// nixOptions splits NAME=VALUE settings.
-func (f *applyFlags) nixOptions() ([][2]string, error) {
-	var pairs [][2]string
-	for _, item := range f.options {
-		name, value, ok := cut(item)
-		if !ok {
-			return nil, usageError{fmt.Errorf("--option %q: a name and a value are wanted", item)}
-		}
-		pairs = append(pairs, [2]string{name, value})
-	}
-	return pairs, nil
 }
 
 func newApply(p Process) *cobra.Command {
@@ -128,78 +102,46 @@ func newApply(p Process) *cobra.Command {
 	return cmd
 }
 
-// refAndNixArgs takes one flake reference; what follows `--` is Nix's.
-func refAndNixArgs(cmd *cobra.Command, args []string) error {
-	own := args
-	if dash := cmd.ArgsLenAtDash(); dash >= 0 {
-		own = args[:dash]
-	}
-	switch len(own) {
-	case 0:
-		return usageError{fmt.Errorf("a flake reference with the node map's attribute is wanted, such as .#nodes")}
-	case 1:
-		return nil
-	}
-	return usageError{fmt.Errorf("one flake reference is wanted, not %d: %q (arguments for Nix go behind --)", len(own), own)}
-}
-
 // run is a whole deploy: evaluate, plan, build, deploy, summary.
 func (f *applyFlags) run(ctx context.Context, p Process, ref string, nixArgs []string) error {
 	began := time.Now()
 	if err := f.check(); err != nil {
 		return err
 	}
-	options, err := f.nixOptions()
-	if err != nil {
-		return err
-	}
-	env, err := settings.ParseEnvironment(p.Env)
-	if err != nil {
-		return err
-	}
-	if f.clientConfig != "" {
-		env.Config = f.clientConfig
-	}
 	out := newOutput(f, p)
 	out.emit(report.Record{Run: &report.Run{Protocol: report.Protocol, Version: Version, Time: began, Source: ref}})
 
-	nodes, work, err := f.plan(ctx, p, out, env, flake.Request{
-		Ref: ref, Args: nixArgs, Options: options, Impure: f.impure, ShowTrace: f.showTrace,
-	})
+	m, err := f.load(ctx, p, out, flake.Request{Ref: ref, Args: nixArgs})
 	if err != nil {
 		return err
 	}
-	clientConfig, err := readableConfig(p, work.Config.V)
-	if err != nil {
-		return err
-	}
-
 	dir, err := ssh.NewRunDir(p.getenv)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = dir.Close() }()
-	buildErrors, err := f.build(ctx, p, out, dir, nodes, options)
+	identities, err := f.identities.prepare(ctx, p, dir, m.work.Nodes, m.clientConfig)
+	if err != nil {
+		return err
+	}
+	buildErrors, err := f.build(ctx, p, out, dir, m.nodes, m.options)
 	if err != nil {
 		return err
 	}
 
 	fleet := deploy.Fleet{
-		Connector: &ssh.Client{
-			Local: p.local(), Dir: dir, TempDir: or(p.getenv("TMPDIR"), os.TempDir()),
-			ConnectTimeout: f.connectTimeout,
-		},
-		Copier:         closure.Copier{Runner: p.local(), Options: options, Timeout: f.copyTimeout},
+		Identities:     identities,
+		RequirePins:    f.requirePins,
+		Copier:         closure.Copier{Runner: p.local(), Options: m.options, Timeout: f.copyTimeout},
 		Limits:         f.limits,
 		Goal:           f.goal,
 		Reboot:         f.reboot,
 		Confirm:        f.confirm,
 		NoCheck:        f.noCheck,
 		AcceptDegraded: f.acceptDegraded,
-		ClientConfig:   clientConfig,
 		Emit:           out.emit,
 	}
-	results := fleet.Run(ctx, work.Nodes, buildErrors)
+	results := fleet.Run(ctx, m.work.Nodes, buildErrors)
 
 	summary := summarize(results, ctx.Err() != nil, time.Since(began))
 	out.emit(report.Record{Summary: summary})
@@ -210,39 +152,6 @@ func (f *applyFlags) run(ctx context.Context, p Process, ref string, nixArgs []s
 		return exitCode(summary.ExitCode)
 	}
 	return nil
-}
-
-// plan evaluates the map and layers the settings. Any error here is one of the
-// map or the settings: no host was contacted.
-func (f *applyFlags) plan(ctx context.Context, p Process, out *output, env settings.Environment, r flake.Request) ([]flake.Node, plan.Plan, error) {
-	began := time.Now()
-	progress := out.lines(report.Evaluate)
-	// Errors come back as values, each once; evaluating again repeats them here.
-	show, inError := progress.Line, false
-	progress.Line = func(text string) {
-		inError = strings.HasPrefix(text, "error:") || inError && (text == "" || strings.HasPrefix(text, " "))
-		if !inError || f.showTrace {
-			show(text)
-		}
-	}
-	r.Stderr = progress
-	m, err := flake.Evaluator{Runner: p.local(), Limit: f.evalTimeout}.Evaluate(ctx, r)
-	progress.Flush()
-	if err != nil {
-		return nil, plan.Plan{}, err
-	}
-	work, err := plan.Make(m, env)
-	if err != nil {
-		return nil, plan.Plan{}, err
-	}
-	out.emit(report.Record{Phase: &report.Phase{Time: time.Now(), Name: report.Evaluate, OK: true, Seconds: time.Since(began).Seconds()}})
-	planned := &report.Plan{Notes: work.Notes}
-	for _, n := range work.Nodes {
-		planned.Nodes = append(planned.Nodes, n.Name)
-	}
-	out.emit(report.Record{Plan: planned})
-	nodes := slices.DeleteFunc(slices.Clone(m.Nodes), func(n flake.Node) bool { return !n.Selected || n.EvalError != "" })
-	return nodes, work, nil
 }
 
 // build builds what isn't there. The links in the run's directory keep the
@@ -265,22 +174,6 @@ func (f *applyFlags) build(ctx context.Context, p Process, out *output, dir *ssh
 		Time: time.Now(), Name: report.Build, OK: true, Seconds: time.Since(began).Seconds(),
 	}})
 	return failed, nil
-}
-
-// readableConfig makes sure that the client configuration can be read, so that
-// a node can't silently be reached without it.
-func readableConfig(p Process, path string) (string, error) {
-	if path == "" {
-		return "", nil
-	}
-	if !filepath.IsAbs(path) && p.Dir != "" {
-		path = filepath.Join(p.Dir, path)
-	}
-	file, err := os.Open(path)
-	if err != nil {
-		return "", fmt.Errorf("reading the ssh client configuration (%s or --ssh-config): %w", settings.KeyConfig, err)
-	}
-	return path, file.Close()
 }
 
 func summarize(results []report.Result, interrupted bool, took time.Duration) *report.Summary {

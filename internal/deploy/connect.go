@@ -3,11 +3,36 @@ package deploy
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
 
 	"github.com/deploy-ssh/deploy-ssh/internal/closure"
+	"github.com/deploy-ssh/deploy-ssh/internal/facts"
+	"github.com/deploy-ssh/deploy-ssh/internal/flake"
+	"github.com/deploy-ssh/deploy-ssh/internal/report"
 	"github.com/deploy-ssh/deploy-ssh/internal/ssh"
 	"github.com/deploy-ssh/deploy-ssh/internal/verdict"
 )
+
+// slowLogin is how long a host may take from the first packet to its first answer
+// before a note says so. A logind that hangs takes 25 s or two minutes.
+const slowLogin = 10 * time.Second
+
+// machines remembers which node answered with which machine id.
+type machines struct{ nodes sync.Map }
+
+// twin is the other node that answered with this machine id; empty when none did.
+func (m *machines) twin(id, node string) string {
+	other, _ := m.nodes.LoadOrStore(id, node)
+	if other == node {
+		return ""
+	}
+	return other.(string)
+}
+
+func (d *deployment) identity() *ssh.Identity { return d.fleet.Identities[d.node.Name] }
 
 func (d *deployment) connect(ctx context.Context) step {
 	system, err := closure.Inspect(d.node.Toplevel)
@@ -15,17 +40,17 @@ func (d *deployment) connect(ctx context.Context) step {
 		return end(verdict.Refused, err.Error())
 	}
 	d.system = system
-	s := d.node.SSH
-	conn, err := d.fleet.Connector.Connect(ctx, d.node.Name, ssh.Settings{
-		Host: s.Host.V, User: s.User.V, Key: s.Key.V, HostKeys: s.HostKeys.V,
-		Options: s.Options.V, ClientConfig: d.fleet.ClientConfig, Elevate: ssh.Elevation(d.node.Elevate.V),
-	})
+	id := d.identity()
+	if d.fleet.RequirePins && (!id.Pinned || len(id.Weakened) > 0) {
+		return end(verdict.Unpinned, "host key "+id.Trust())
+	}
+	conn, err := id.Connect(ctx)
 	if err != nil {
 		return d.unreached(ctx, err)
 	}
+	d.login = conn
 	d.transport = sshTransport{Conn: conn, copier: d.fleet.Copier, limit: d.fleet.Limits.Switch}
-	detail := "connected, host key " + conn.Trust.String()
-	return step{detail: detail}
+	return step{detail: "connected, host key " + id.Trust(), notes: append(id.Notes, conn.Notes...)}
 }
 
 // unreached judges an error of the way to the host, before anything was changed there.
@@ -51,4 +76,59 @@ func (d *deployment) unreached(ctx context.Context, err error) step {
 		return end(verdict.Unusable, err.Error())
 	}
 	return end(verdict.Unreachable, err.Error())
+}
+
+// known wraps the probe: a host that turns out to be another one than meant ends
+// the deploy, whatever the probe made of it, before anything is written.
+func (d *deployment) known(probe func(context.Context) step) func(context.Context) step {
+	return func(ctx context.Context) step {
+		s := probe(ctx)
+		if d.before == nil {
+			return s
+		}
+		why := wrongHost(d.host, d.node.Expect)
+		if other := d.fleet.machines.twin(d.host.MachineID, d.node.Name); why == "" && d.host.MachineID != "" && other != "" {
+			why = fmt.Sprintf("it has the machine id %s, and so had the host of node %s in this run: two nodes lead to one machine, or one is a copy of the other", d.host.MachineID, other)
+		}
+		if why != "" {
+			return end(verdict.WrongHost, why)
+		}
+		if took := d.login.Login + d.login.Answer; took >= slowLogin {
+			s.notes = append(s.notes, fmt.Sprintf("slow login: %.0f s until the host's first answer", took.Seconds()))
+		}
+		return s
+	}
+}
+
+// wrongHost says what of a host is not as expected; empty when nothing is.
+func wrongHost(h facts.Host, want flake.Expect) string {
+	var wrong []string
+	if want.MachineID != "" && h.MachineID != want.MachineID {
+		wrong = append(wrong, fmt.Sprintf("its machine id is %s, expected %s", orNothing(h.MachineID), want.MachineID))
+	}
+	if want.HostName != "" && h.HostName != want.HostName {
+		wrong = append(wrong, fmt.Sprintf("its host name is %s, expected %s", orNothing(h.HostName), want.HostName))
+	}
+	return strings.Join(wrong, "; ")
+}
+
+func orNothing(s string) string {
+	if s == "" {
+		return "not to be read"
+	}
+	return s
+}
+
+// emit sends a record out. Every record of a node whose pin is weakened says so (FR-015).
+func (d *deployment) emit(r report.Record) {
+	if id := d.identity(); id != nil && len(id.Weakened) > 0 {
+		note := "the pinned host key is weakened by " + strings.Join(id.Weakened, ", ")
+		if r.Phase != nil {
+			r.Phase.Notes = append(r.Phase.Notes[:len(r.Phase.Notes):len(r.Phase.Notes)], note)
+		}
+		if r.Result != nil {
+			r.Result.Notes = append(r.Result.Notes[:len(r.Result.Notes):len(r.Result.Notes)], note)
+		}
+	}
+	d.fleet.Emit(r)
 }

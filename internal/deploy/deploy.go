@@ -51,11 +51,6 @@ func DefaultLimits() Limits {
 	}
 }
 
-// Connector opens the connection of a node.
-type Connector interface {
-	Connect(ctx context.Context, name string, s ssh.Settings) (*ssh.Conn, error)
-}
-
 // Copier brings a closure to a store over an open connection.
 type Copier interface {
 	Copy(ctx context.Context, toplevel, url string, env []string, progress io.Writer) error
@@ -63,9 +58,13 @@ type Copier interface {
 
 // Fleet deploys nodes.
 type Fleet struct {
-	Connector Connector
-	Copier    Copier
-	Limits    Limits
+	// Identities are the ways to the nodes, by name, all of them checked before the
+	// first connection. A node that didn't evaluate has none.
+	Identities map[string]*ssh.Identity
+	// RequirePins refuses nodes without a pinned host key that holds.
+	RequirePins bool
+	Copier      Copier
+	Limits      Limits
 	// Goal is how far to go; empty means [GoalSwitch].
 	Goal Goal
 	// Reboot reboots a host after its boot entry was made, and waits for it.
@@ -77,10 +76,10 @@ type Fleet struct {
 	NoCheck bool
 	// AcceptDegraded makes the boot entry although units have failed.
 	AcceptDegraded bool
-	// ClientConfig is the client configuration that the operator gave; empty when none.
-	ClientConfig string
 	// Emit receives the records, one at a time and in order.
 	Emit func(report.Record)
+
+	machines machines
 }
 
 // Run deploys the nodes one at a time, in their order (FR-001). A node that
@@ -116,7 +115,7 @@ func (f *Fleet) Run(ctx context.Context, nodes []plan.Node, buildErrors map[stri
 			}
 		}
 		result := d.result(decision, time.Since(began))
-		f.Emit(report.Record{Result: &result})
+		d.emit(report.Record{Result: &result})
 		results = append(results, result)
 	}
 	return results

@@ -62,7 +62,7 @@ func (g Goal) boots() bool     { return g == GoalBoot || g == GoalSwitch }
 // a boot entry.
 func (d *deployment) phases() []phase {
 	goal := d.fleet.Goal
-	phases := []phase{{report.Connect, d.connect}, {report.Probe, d.probe}, {report.Copy, d.copy}}
+	phases := []phase{{report.Connect, d.connect}, {report.Probe, d.known(d.probe)}, {report.Copy, d.copy}}
 	if goal == GoalDryActivate {
 		phases = append(phases, phase{report.DryActivate, d.dryActivate})
 	}

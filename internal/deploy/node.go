@@ -21,8 +21,9 @@ type deployment struct {
 	node  plan.Node
 	id    string
 
-	// transport is nil until the node is connected to.
+	// transport is nil until the node is connected to, and so is login, its first connection.
 	transport Transport
+	login     *ssh.Conn
 	// system is what the wanted toplevel says of itself.
 	system closure.System
 	// host is what the probe saw.
@@ -75,7 +76,7 @@ func (d *deployment) run(ctx context.Context) verdict.Decision {
 		}
 		d.notes = append(d.notes, s.notes...)
 		detail = s.detail
-		d.fleet.Emit(report.Record{Phase: record})
+		d.emit(report.Record{Phase: record})
 		if s.end != nil {
 			s.end.Notes = append(d.notes, s.end.Notes...)
 			return *s.end

@@ -38,9 +38,13 @@ func (e Evaluator) Evaluate(ctx context.Context, r Request) (Map, error) {
 	if r.Ref == "" || strings.HasPrefix(r.Ref, "-") {
 		return Map{}, &MapError{Ref: r.Ref, Cause: fmt.Errorf("%q is no flake reference; wanted one such as .#nodes", r.Ref)}
 	}
-	doc, err := e.ask(ctx, r, forceCaught)
+	force := forceCaught
+	if r.SettingsOnly {
+		force = forceNone
+	}
+	doc, err := e.ask(ctx, r, force)
 	var stopped *child.Error
-	if errors.As(err, &stopped) && stopped.Cause == nil {
+	if errors.As(err, &stopped) && stopped.Cause == nil && !r.SettingsOnly {
 		// abort and type errors end the evaluation of everything: see whether
 		// the map stands without its systems.
 		doc, err = e.ask(ctx, r, forceNone)
@@ -97,12 +101,21 @@ func (e Evaluator) alone(ctx context.Context, r Request, node Node) (Node, error
 	return node, &MapError{Ref: r.Ref, Cause: fmt.Errorf("the node %s was gone when evaluated again", node.Name)}
 }
 
+// maxArgument is what Linux takes for one argument, without its final NUL
+// (MAX_ARG_STRLEN, execve(2)).
+const maxArgument = 128<<10 - 1
+
 // ask runs Nix once and returns what it answered, checked.
 // The error is a [*MapError]; its cause is a [*child.Error] when Nix failed.
 func (e Evaluator) ask(ctx context.Context, r Request, toplevels string) (document, error) {
 	args := append([]string{"eval", "--json"}, features...)
 	args = append(args, r.flags()...)
-	args = append(args, "--apply", expression(toplevels, r.Include, r.Exclude), r.Ref)
+	text := expression(toplevels, r.Include, r.Exclude)
+	if len(text) > maxArgument {
+		return document{}, &MapError{Ref: r.Ref, Cause: fmt.Errorf(
+			"the selection of %d names and patterns is too long for Nix's command line; select with a glob or a tag", len(r.Include)+len(r.Exclude))}
+	}
+	args = append(args, "--apply", text, r.Ref)
 	args = append(args, r.Args...)
 	result, err := e.Runner.Run(ctx, child.Command{Name: "nix", Args: args, Stderr: r.Stderr, Subject: "nix eval"})
 	if err != nil {
@@ -199,8 +212,12 @@ func decode(ref string, answer []byte) (document, error) {
 	for _, p := range doc.Problems {
 		problems = append(problems, settings.Problem{Source: ref, Path: p.Path, Text: p.Text})
 	}
-	for _, selector := range doc.Unmatched {
-		hint := nearest.Hint(selector, list)
+	for i, selector := range doc.Unmatched {
+		hint := ""
+		// Each compares with every name, and nobody reads more.
+		if i < 20 {
+			hint = nearest.Hint(selector, list)
+		}
 		problems = append(problems, settings.Problem{Source: ref, Text: fmt.Sprintf("%q selects no node%s", selector, hint)})
 	}
 	if len(problems) > 0 {
@@ -215,7 +232,7 @@ func namedPath(path []string, name func(int) string) []string {
 		return path
 	}
 	var i int
-	if _, err := fmt.Sscanf(path[1], "%d", &i); err != nil || name(i) == "" {
+	if _, err := fmt.Sscanf(path[1], "[%d]", &i); err != nil || name(i) == "" {
 		return path
 	}
 	named := append([]string{}, path...)

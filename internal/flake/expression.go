@@ -28,11 +28,14 @@ func nixSelectors(selectors []Selector) string {
 	var b strings.Builder
 	b.WriteString("[ ")
 	for _, s := range selectors {
-		attribute := "name"
-		if s.tag {
+		attribute, value := "name", s.pattern
+		switch {
+		case s.exact != "":
+			attribute, value = "exact", s.exact
+		case s.tag:
 			attribute = "tag"
 		}
-		fmt.Fprintf(&b, "{ text = %s; %s = %s; } ", nixString(s.text), attribute, nixString(s.pattern))
+		fmt.Fprintf(&b, "{ text = %s; %s = %s; } ", nixString(s.text), attribute, nixString(value))
 	}
 	b.WriteString("]")
 	return b.String()

@@ -29,6 +29,9 @@ type Request struct {
 	Ref string
 	// Include and Exclude select nodes; Include nil selects all.
 	Include, Exclude []Selector
+	// SettingsOnly leaves all systems alone: no node has a toplevel or an
+	// EvalError then. It is for what looks at settings, and quick.
+	SettingsOnly bool
 	// Args are further arguments for Nix, from behind `--`.
 	Args []string
 	// Options are settings of Nix, each a name and a value.

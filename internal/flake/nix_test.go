@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +16,8 @@ import (
 	"github.com/deploy-ssh/deploy-ssh/internal/nixtest"
 	"github.com/google/go-cmp/cmp"
 )
+
+const hostKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAeSTrPt2ByS4ek2PVJ8VMD7Ng7VvHEDK1nqbzB7vWkZ"
 
 func evaluate(t *testing.T, store nixtest.Store, outputs, attribute string, change func(*Request)) (Map, error) {
 	t.Helper()
@@ -119,7 +122,7 @@ func TestEvaluateCarriesTheSettings(t *testing.T) {
 	  defaults = { elevate = "sudo"; ssh = { user = "deploy"; key = "~/.ssh/id"; options = [ "Port=22" ]; }; };
 	  nodes = [ { name = "web"; host = "10.0.0.1"; tags = [ "eu" "www" ]; toplevel = system "w" {};
 	    elevate = "doas"; expect = { machineId = "0123456789abcdef0123456789abcdef"; hostName = "web"; }; ignoreUnits = [ "a.service" "b-*" ];
-	    ssh = { host = "h"; user = "u"; key = "/k"; hostKey = "ssh-ed25519 A"; options = [ "ProxyCommand=nc \"%h\" $x ''\${y}" ]; }; } ];
+	    ssh = { host = "h"; user = "u"; key = "/k"; hostKey = "`+hostKey+`"; options = [ "ProxyCommand=nc \"%h\" $x ''\${y}" ]; }; } ];
 	}; }`, "nodes", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -133,11 +136,36 @@ func TestEvaluateCarriesTheSettings(t *testing.T) {
 	web := Node{Name: "web", Host: "10.0.0.1", Tags: []string{"eu", "www"}, Selected: true, Toplevel: "w", DrvPath: "w.drv", System: nixtest.Platform()}
 	web.Elevate, web.IgnoreUnits = "doas", []string{"a.service", "b-*"}
 	web.Expect = Expect{MachineID: "0123456789abcdef0123456789abcdef", HostName: "web"}
-	web.SSH.Host, web.SSH.User, web.SSH.Key, web.SSH.HostKey = "h", "u", "/k", "ssh-ed25519 A"
+	web.SSH.Host, web.SSH.User, web.SSH.Key, web.SSH.HostKey = "h", "u", "/k", hostKey
 	web.SSH.Options = []string{`ProxyCommand=nc "%h" $x ''${y}`}
 	want.Nodes = []Node{web}
 	if diff := cmp.Diff(want, m); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+// Neither settings nor selection force a system.
+func TestEvaluateSettingsOnly(t *testing.T) {
+	store := nixtest.New(t)
+	m, err := evaluate(t, store, `{ nodes = [
+	    { name = "a"; host = "10.0.0.1"; toplevel = abort "a"; tags = [ "t" ]; }
+	    { name = "b"; toplevel = throw "b"; ssh.user = "u"; }
+	    { name = "c"; toplevel = { options = {}; config = abort "c"; }; }
+	  ]; }`, "nodes", func(r *Request) {
+		selecting(t, "", "@t")(r)
+		r.SettingsOnly = true
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := brief(m), "a:left-out b:nothing c:nothing"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if m.Nodes[0].Host != "10.0.0.1" || m.Nodes[1].SSH.User != "u" {
+		t.Errorf("got %+v", m.Nodes)
+	}
+	if _, err := evaluate(t, store, `{ nodes = throw "the whole map"; }`, "nodes", func(r *Request) { r.SettingsOnly = true }); err == nil || !strings.Contains(err.Error(), "the whole map") {
+		t.Errorf("got %v", err)
 	}
 }
 
@@ -190,7 +218,7 @@ func TestEvaluateRefusals(t *testing.T) {
 				`nodes[1]: the name "web" is taken by nodes[0]`,
 				`nodes.web.toplevel: found a number; wanted a system`,
 				`"a b": wanted a name of letters`,
-				`nodes.a b.toplevel: found the string "/etc/passwd"; wanted a system`,
+				`nodes."a b".toplevel: found the string "/etc/passwd"; wanted a system`,
 				"nodes[3]: the node has no `name`",
 				"nodes.no: the node has no `toplevel`",
 				"nodes.drv.drvPath: this field is the program's own result",
@@ -339,6 +367,52 @@ func TestBuildLogs(t *testing.T) {
 	}
 	if failed["a"] == nil || !strings.Contains(failed["a"].Error(), "failed with exit code 3") {
 		t.Errorf("got %v", failed["a"])
+	}
+}
+
+// manyNodes is a flake's output of n nodes, as a set with an order.
+func manyNodes(n int) string {
+	return fmt.Sprintf(`{ nodes = let names = builtins.genList (i: "web-${toString i}") %d; in {
+	  order = names;
+	  defaults.ssh.options = [ "Port=2222" ];
+	  nodes = builtins.listToAttrs (map (name: { inherit name; value = {
+	    toplevel = system name {}; host = "10.0.0.1"; tags = [ "eu" ]; ssh.hostKey = "`+hostKey+`"; }; }) names);
+	}; }`, n)
+}
+
+// Nothing here is quadratic: ten times the nodes take ten times as long, plus Nix's start.
+func BenchmarkEvaluate(b *testing.B) {
+	store := nixtest.New(b)
+	for _, n := range []int{10, 100, 1000, 10000} {
+		ref := store.Flake(b, manyNodes(n)) + "#nodes"
+		names := make([]string, n)
+		for i := range names {
+			names[i] = fmt.Sprintf("web-%d", i)
+		}
+		every, err := ParseSelectors(strings.Join(names, ","))
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, mode := range []struct {
+			name    string
+			request Request
+		}{
+			{"settings", Request{Ref: ref, SettingsOnly: true}},
+			{"systems", Request{Ref: ref}},
+			{"by name", Request{Ref: ref, SettingsOnly: true, Include: every}},
+		} {
+			if n > 1000 && mode.name != "settings" {
+				continue // a store of ten thousand systems, or a command line too long
+			}
+			b.Run(fmt.Sprintf("%s/%d", mode.name, n), func(b *testing.B) {
+				for b.Loop() {
+					m, err := Evaluator{Runner: store.Runner}.Evaluate(context.Background(), mode.request)
+					if err != nil || len(m.Nodes) != n {
+						b.Fatalf("%d nodes, %v", len(m.Nodes), err)
+					}
+				}
+			})
+		}
 	}
 }
 

@@ -13,6 +13,8 @@ type Selector struct {
 	// `_`, `-`, bracket expressions and `.*`.
 	pattern string
 	tag     bool
+	// exact is a whole name, in place of a pattern.
+	exact string
 }
 
 // String is the selector as it was written.
@@ -52,12 +54,15 @@ func parseSelector(item string) (Selector, error) {
 			return Selector{}, fmt.Errorf("%q: no node name or tag has the character %q", item, r)
 		}
 	}
+	if !tag && !strings.ContainsAny(glob, "*?") {
+		return exactly(glob), nil
+	}
 	return Selector{text: item, pattern: pattern.String(), tag: tag}, nil
 }
 
 // exactly selects the one node of that name.
 func exactly(name string) Selector {
-	return Selector{text: name, pattern: strings.ReplaceAll(name, ".", "[.]")}
+	return Selector{text: name, exact: name}
 }
 
 func isNameRune(r rune) bool {

@@ -3,32 +3,16 @@
 package hostkeys
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
-
-// Trust tells what a node's host key is checked against.
-type Trust struct {
-	// Pinned is whether the node has a key of its own, which then is the only one taken.
-	Pinned bool `json:"pinned"`
-	// File is where keys of a first use are saved; empty when pinned, or when
-	// no place was writable and ssh's own known_hosts is used.
-	File string `json:"file,omitempty"`
-}
-
-// String says it for a person, after "host key".
-func (t Trust) String() string {
-	switch {
-	case t.Pinned:
-		return "as pinned"
-	case t.File != "":
-		return "trusted on first use, saved in " + t.File
-	}
-	return "trusted on first use, saved in ssh's own known_hosts"
-}
 
 // PinFile returns the known_hosts text for pinned public keys. The host pattern
 // is `*`: the file is used for one node alone, and so it holds through ports,
@@ -44,15 +28,15 @@ func PinFile(publicKeys []string) string {
 // savedName is the file beside a node's key file.
 const savedName = "deploy-ssh.known_hosts"
 
-// FirstUse finds the file for keys of a first use: beside the node's key file,
-// else in a directory of ours under tempDir that is kept between runs, else
-// none, which leaves ssh's default.
-func FirstUse(keyFile, tempDir string) Trust {
+// Saved finds the file for keys of a first use: beside the node's key file, else
+// in a directory of ours under tempDir that is kept between runs, else "",
+// which leaves ssh's default. It makes that directory, but not the file.
+func Saved(keyFile, tempDir string) string {
 	if keyFile != "" {
 		if path, err := filepath.Abs(keyFile); err == nil {
 			path = filepath.Join(filepath.Dir(path), savedName)
 			if writable(path) {
-				return Trust{File: path}
+				return path
 			}
 		}
 	}
@@ -61,22 +45,25 @@ func FirstUse(keyFile, tempDir string) Trust {
 	}
 	dir := filepath.Join(tempDir, "deploy-ssh-"+strconv.Itoa(os.Getuid()))
 	if err := os.Mkdir(dir, 0o700); err != nil && !os.IsExist(err) {
-		return Trust{}
+		return ""
 	}
 	if path := filepath.Join(dir, "known_hosts"); private(dir) && writable(path) {
-		return Trust{File: path}
+		return path
 	}
-	return Trust{}
+	return ""
 }
 
-// writable reports whether path can be written, by opening it: permission bits
-// say nothing of a read-only file system. A file that this makes stays, empty.
+// writable reports whether the file at path can be written or made, as access(2)
+// has it, which knows of read-only file systems and of immutable files too.
 func writable(path string) bool {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
-	if err != nil {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return unix.Faccessat(unix.AT_FDCWD, filepath.Dir(path), unix.W_OK|unix.X_OK, unix.AT_EACCESS) == nil
+	case err != nil || info.IsDir():
 		return false
 	}
-	return f.Close() == nil
+	return unix.Faccessat(unix.AT_FDCWD, path, unix.R_OK|unix.W_OK, unix.AT_EACCESS) == nil
 }
 
 // private reports whether dir is a directory, no link, of ours and closed to

@@ -9,12 +9,12 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
 	"sync"
 
-	"github.com/deploy-ssh/deploy-ssh/internal/nearest"
 	"github.com/deploy-ssh/deploy-ssh/nix"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
@@ -28,7 +28,7 @@ const (
 
 // Problem is one thing that is wrong in a document.
 type Problem struct {
-	// Path is where, as object keys and array indices from the root.
+	// Path is where, from the root: object keys as they are, array indices as [3].
 	Path []string
 	// Rule names the entry of $defs that was broken, such as "option";
 	// empty when it was none.
@@ -55,27 +55,58 @@ func Check(document string, data []byte) ([]Problem, error) {
 		return nil, err
 	}
 	problems := collect(invalid, value, nil)
+	for i := range problems {
+		problems[i].Path = marked(value, problems[i].Path)
+	}
 	sort.SliceStable(problems, func(i, j int) bool {
 		return strings.Join(problems[i].Path, "\x00") < strings.Join(problems[j].Path, "\x00")
 	})
 	return problems, nil
 }
 
+// Index is an array index as a step of a path.
+func Index(i int) string { return "[" + strconv.Itoa(i) + "]" }
+
+// marked tells the indices of arrays in a path from keys of objects.
+func marked(root any, path []string) []string {
+	out := make([]string, len(path))
+	for i, step := range path {
+		out[i] = step
+		switch v := root.(type) {
+		case []any:
+			n, err := strconv.Atoi(step)
+			if err != nil || n < 0 || n >= len(v) {
+				root = nil
+				continue
+			}
+			out[i], root = Index(n), v[n]
+		case map[string]any:
+			root = v[step]
+		default:
+			root = nil
+		}
+	}
+	return out
+}
+
 // Location writes a path as people do: nodes.web.options[1].
 func Location(path []string) string {
 	var b strings.Builder
 	for _, step := range path {
-		if _, err := strconv.Atoi(step); err == nil {
-			fmt.Fprintf(&b, "[%s]", step)
+		if n, err := strconv.Atoi(strings.Trim(step, "[]")); err == nil && step == Index(n) {
+			b.WriteString(step)
 			continue
 		}
 		if b.Len() > 0 {
 			b.WriteByte('.')
 		}
-		if plainKey(step) {
+		switch {
+		case plainKey(step):
 			b.WriteString(step)
-		} else {
-			b.WriteString(strconv.Quote(step))
+		case IsPrivateKey(step):
+			b.WriteString("(a private key)")
+		default:
+			b.WriteString(short(step))
 		}
 	}
 	return b.String()
@@ -97,6 +128,37 @@ func Description(rule string) string {
 	return text
 }
 
+// Pattern is the regular expression of an entry of $defs; "" when it has none.
+func Pattern(rule string) string {
+	def, _ := definitions()[rule].(map[string]any)
+	text, _ := def["pattern"].(string)
+	return text
+}
+
+// RefusedKeywords are the keywords of ssh_config, in lower case, that no option
+// may set, each with the reason.
+func RefusedKeywords() map[string]string { return refusedKeywords() }
+
+var refusedKeywords = sync.OnceValue(func() map[string]string {
+	reasons := map[string]string{}
+	option, _ := definitions()["option"].(map[string]any)
+	refused, _ := option["x-refused"].(map[string]any)
+	for keyword, reason := range refused {
+		reasons[keyword], _ = reason.(string)
+	}
+	return reasons
+})
+
+// Variable is what the schema says about an environment variable that the
+// program reads; "" when it reads none of that name.
+func Variable(name string) string {
+	variables, _ := definitions()["variables"].(map[string]any)
+	properties, _ := variables["properties"].(map[string]any)
+	variable, _ := properties[name].(map[string]any)
+	text, _ := variable["description"].(string)
+	return text
+}
+
 // Matches tells whether a text has the pattern of an entry of $defs.
 func Matches(rule, text string) bool {
 	return patterns()[rule].MatchString(text)
@@ -104,9 +166,8 @@ func Matches(rule, text string) bool {
 
 var patterns = sync.OnceValue(func() map[string]*regexp.Regexp {
 	all := map[string]*regexp.Regexp{}
-	for name, def := range definitions() {
-		object, _ := def.(map[string]any)
-		if pattern, ok := object["pattern"].(string); ok {
+	for name := range definitions() {
+		if pattern := Pattern(name); pattern != "" {
 			all[name] = regexp.MustCompile(pattern)
 		}
 	}
@@ -114,13 +175,25 @@ var patterns = sync.OnceValue(func() map[string]*regexp.Regexp {
 })
 
 // Shown quotes a wrong value for the head of an error, as `"x": `. It is empty
-// for keys: somebody may have pasted the key itself where its path belongs.
+// for what may be a private key: somebody may have pasted the key itself where
+// the path of its file belongs, or another field's.
 func Shown(rule string, value any) string {
 	text, ok := value.(string)
-	if !ok || rule == "key" || rule == "hostKey" {
+	if !ok || rule == "key" || rule == "hostKey" || rule == "text" || IsPrivateKey(text) {
 		return ""
 	}
 	return short(text) + ": "
+}
+
+// IsPrivateKey tells whether a text has the marks of a private key: the PEM
+// header, PuTTY's, age's, or the beginning of OpenSSH's own format in base64.
+func IsPrivateKey(text string) bool {
+	for _, mark := range []string{"PRIVATE KEY", "PuTTY-User-Key-File", "AGE-SECRET-KEY", "b3BlbnNzaC1rZXktdjE"} {
+		if strings.Contains(text, mark) {
+			return true
+		}
+	}
+	return false
 }
 
 // short quotes a text and cuts a long one.
@@ -178,7 +251,7 @@ func uniqueKeys(d *json.Decoder, data []byte, path []string) error {
 		_, err = d.Token()
 	case json.Delim('['):
 		for i := 0; d.More(); i++ {
-			if err := uniqueKeys(d, data, append(path[:len(path):len(path)], strconv.Itoa(i))); err != nil {
+			if err := uniqueKeys(d, data, append(path[:len(path):len(path)], Index(i))); err != nil {
 				return err
 			}
 		}
@@ -251,16 +324,15 @@ func collect(e *jsonschema.ValidationError, root any, problems []Problem) []Prob
 			problems = append(problems, Problem{
 				Path: append(e.InstanceLocation[:len(e.InstanceLocation):len(e.InstanceLocation)], name),
 				Rule: rule,
-				Text: fmt.Sprintf("unknown field %q%s (known: %s)", name, nearest.Hint(name, known), strings.Join(known, ", ")),
+				Text: unknownField(name, known),
 			})
 		}
 		return problems
 	case *kind.Type:
-		what := describe(found)
-		if _, ok := found.(string); ok && strings.Contains(found.(string), "PRIVATE KEY") {
-			what = "a string"
+		p.Text = fmt.Sprintf("found %s; wanted %s", describe(found), wantedTypes(k.Want, rule))
+		if text, ok := found.(string); ok && text != "" && !IsPrivateKey(text) && slices.Contains(k.Want, "array") {
+			p.Text += fmt.Sprintf(", as in [ %s ]", short(text))
 		}
-		p.Text = fmt.Sprintf("found %s; wanted %s", what, wantedTypes(k.Want, rule))
 	case *kind.Pattern, *kind.Not:
 		p.Value = found
 		p.Text = Shown(rule, found) + "wanted " + Description(rule)
@@ -330,6 +402,9 @@ func describe(value any) string {
 	case nil:
 		return "null"
 	case string:
+		if IsPrivateKey(v) {
+			return "a private key"
+		}
 		return "the string " + short(v)
 	case bool:
 		return fmt.Sprintf("the boolean %v", v)

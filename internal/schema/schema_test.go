@@ -18,14 +18,14 @@ func TestCheckContract(t *testing.T) {
 	}{
 		{
 			name:     "complete",
-			document: `{` + head + `,"defaults":{"ssh":{"user":"u","options":["Port=1"]}},"nodes":[{"name":"web","selected":true,"host":"h","tags":["a"],"ssh":{"hostKey":"k"},"toplevel":"/nix/store/x","drvPath":null,"system":null}]}`,
+			document: `{` + head + `,"defaults":{"ssh":{"user":"u","options":["Port=1"]}},"nodes":[{"name":"web","selected":true,"host":"h","tags":["a"],"ssh":{"hostKey":"# none yet"},"toplevel":"/nix/store/x","drvPath":null,"system":null}]}`,
 		},
 		{
 			name:     "unknown fields everywhere",
 			document: `{` + head + `,"noeds":null,"defaults":{"user":null,"ssh":{"hostKey":null}},"nodes":[{"name":"web","selected":true,"hots":null,"ssh":{"option":null}}]}`,
 			want: []string{
 				`defaults.ssh.hostKey: unknown field "hostKey" (known: key, options, user)`,
-				`defaults.user: unknown field "user" (known: elevate, ssh)`,
+				`defaults.user: unknown field "user"; write ssh.user (known: elevate, ssh)`,
 				`nodes[0].hots: unknown field "hots"; did you mean "host"? (known: elevate, expect, host, ignoreUnits, name, ssh, tags, toplevel)`,
 				`nodes[0].ssh.option: unknown field "option"; did you mean "options"? (known: host, hostKey, key, options, user)`,
 				`noeds: unknown field "noeds"; did you mean "nodes"? (known: defaults, nodes, order)`,
@@ -68,6 +68,49 @@ func TestCheckContract(t *testing.T) {
 				t.Errorf("-want +got\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestUnknownFieldsSayWhatWasMeant(t *testing.T) {
+	for _, test := range []struct{ document, want string }{
+		{`{"nodes":{"web":{"hots":1}}}`, `; did you mean "host"?`},
+		{`{"nodes":{"web":{"Port":1}}}`, `; the port is an option: options = [ "Port=…" ]`},
+		{`{"nodes":{"web":{"ProxyJump":1}}}`, `; an option of ssh_config is an item of options: options = [ "ProxyJump=…" ]`},
+		{`{"nodes":{"web":{"sshOpts":1}}}`, `; write options`},
+		{`{"nodes":{"web":{"hostname":1}}}`, `; write host`},
+		{`{"nodes":{"web":{"ssh":1}}}`, `; its fields stand here without it`},
+		{`{"nodes":{"web":{"zzz":1}}}`, `unknown field "zzz" (known: host, hostKey, key, options, user)`},
+		{`{"nodes":{"web":{"":1}}}`, `unknown field "" (known: host, hostKey, key, options, user)`},
+	} {
+		problems, err := Check(Environment, []byte(test.document))
+		if err != nil || len(problems) != 1 || !strings.Contains(problems[0].Text, test.want) {
+			t.Errorf("%s: got %v, %v\nwant %s", test.document, problems, err, test.want)
+		}
+	}
+	node := `{` + head + `,"defaults":{},"nodes":[{"name":"web","selected":true,%s:null}]}`
+	for field, want := range map[string]string{
+		`"user"`: "; write ssh.user", `"hostKey"`: "; write ssh.hostKey", `"sshUser"`: "; write ssh.user", `"hostname"`: "; write host",
+		`"targetPort"`: `; the port is an option: ssh.options = [ "Port=…" ]`, `"configuration"`: "; write toplevel",
+	} {
+		problems, err := Check(Contract, []byte(strings.Replace(node, "%s", field, 1)))
+		if err != nil || len(problems) != 1 || !strings.Contains(problems[0].Text, want) {
+			t.Errorf("%s: got %v, %v\nwant %s", field, problems, err, want)
+		}
+	}
+}
+
+// Names that are digits are names, and only indices are in brackets.
+func TestLocation(t *testing.T) {
+	problems, err := Check(Environment, []byte(`{"nodes":{"5":{"options":["Port=1",5]},"a.b":{"user":5}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, p := range problems {
+		got = append(got, Location(p.Path))
+	}
+	if diff := cmp.Diff([]string{"nodes.5.options[1]", `nodes."a.b".user`}, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
 	}
 }
 

@@ -1,72 +1,121 @@
 package settings
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
 	"unicode"
 
+	"github.com/deploy-ssh/deploy-ssh/internal/nearest"
 	"github.com/deploy-ssh/deploy-ssh/internal/schema"
-	"golang.org/x/crypto/ssh"
 )
 
-// refused are the ssh_config keywords that no option item may set, by lower
-// case, with the reason. nix/schema.json refuses the same ones.
-var refused = map[string]string{
-	"host":                    "it would end the node's own block",
-	"match":                   "it would end the node's own block",
-	"include":                 "give a client configuration with DEPLOY_SSH_CONFIG instead",
-	"batchmode":               "the program never asks a person",
-	"requesttty":              "the program needs the remote output unchanged",
-	"remotecommand":           "the program runs its own commands",
-	"sessiontype":             "the program runs its own commands",
-	"stdinnull":               "the program sends its scripts on standard input",
-	"forkafterauthentication": "the program looks after its own connection",
-	"permitlocalcommand":      "no command runs on the deployer",
-	"controlmaster":           "the program looks after its own connection",
-	"controlpath":             "the program looks after its own connection",
-	"controlpersist":          "the program looks after its own connection",
-	"loglevel":                "the program reads why ssh refused",
-}
-
 // CheckOption says what is wrong with an item of an options list (FR-017).
+// The form and the refused keywords are those of nix/schema.json.
 func CheckOption(item string) error {
 	shown := schema.Shown("option", item)
-	key, _, _ := strings.Cut(item, "=")
+	keyword, value, found := strings.Cut(item, "=")
+	wanted := schema.Description("option")
 	switch {
 	case strings.HasPrefix(item, "-"):
-		return fmt.Errorf("%sis in command-line form; wanted %s", shown, schema.Description("option"))
+		return fmt.Errorf("%sis in command-line form; wanted %s%s", shown, wanted, bareForm(item))
+	case found && keyword != "" && strings.Trim(value, " ") == "":
+		return fmt.Errorf("%shas no value; wanted %s", shown, wanted)
 	case !schema.Matches("option", item) || hasControl(item):
-		return fmt.Errorf("%swanted %s", shown, schema.Description("option"))
+		return fmt.Errorf("%swanted %s%s", shown, wanted, bareForm(item))
 	}
-	if why, found := refused[strings.ToLower(key)]; found {
-		return fmt.Errorf("%sthe keyword %s can't be set here: %s", shown, key, why)
+	if why, found := schema.RefusedKeywords()[strings.ToLower(keyword)]; found {
+		return fmt.Errorf("%sthe keyword %s can't be set here: %s", shown, keyword, why)
 	}
 	return nil
+}
+
+// flags are those of ssh that people know, with their keyword in ssh_config.
+var flags = map[string]string{
+	"-b": "BindAddress", "-c": "Ciphers", "-i": "IdentityFile", "-J": "ProxyJump", "-l": "User", "-m": "MACs", "-p": "Port",
+}
+
+// bareForm guesses what a wrong item was to be, for an error's end.
+func bareForm(item string) string {
+	if strings.HasPrefix(item, "-F") {
+		return "; a file of ssh_config is given with " + KeyConfig
+	}
+	text := strings.TrimPrefix(item, "-o")
+	if len(item) > 2 && flags[item[:2]] != "" {
+		text = flags[item[:2]] + "=" + strings.TrimLeft(item[2:], " =")
+	}
+	text = strings.Trim(text, " ")
+	if end := strings.IndexAny(text, " ="); end > 0 {
+		text = text[:end] + "=" + strings.TrimLeft(text[end:], " =")
+	}
+	if text == item || schema.IsPrivateKey(text) || !schema.Matches("option", text) || CheckOption(text) != nil {
+		return ""
+	}
+	return fmt.Sprintf("; write %q", text)
 }
 
 // CheckHost says what is wrong with a host; empty is right.
 func CheckHost(host string) error {
 	bare := unbracket(host)
+	shown := schema.Shown("host", host)
+	if _, rest, found := strings.Cut(host, "://"); found {
+		rest, _, _ = strings.Cut(rest, "/")
+		return fmt.Errorf("%sis a URL; write the host alone%s, and a user and a port in their own places: user = \"…\", options = [ \"Port=…\" ]",
+			shown, suggestion(rest[strings.LastIndex(rest, "@")+1:]))
+	}
+	if user, name, found := strings.Cut(host, "@"); found && CheckUser(user) == nil && user != "" {
+		return fmt.Errorf("%shas a user in front; write the host alone%s, and the user in its own place: user = %q", shown, suggestion(name), user)
+	}
+	if name, port, found := cutPort(host); found {
+		return fmt.Errorf("%shas a port; write the host alone%s, and the port as an option: options = [ \"Port=%s\" ]", shown, suggestion(name), port)
+	}
 	// The patterns of the schema have no way to write a backslash.
 	if !schema.Matches("host", bare) || strings.ContainsAny(bare, `\[]`) || hasBlank(bare) || hasControl(bare) {
-		return fmt.Errorf("%swanted %s", schema.Shown("host", host), schema.Description("host"))
+		return fmt.Errorf("%swanted %s", shown, schema.Description("host"))
 	}
-	if strings.Contains(bare, ":") {
-		if _, err := netip.ParseAddr(bare); err != nil {
-			return fmt.Errorf("%sis no IPv6 address, and a port belongs into the options, as Port=2222", schema.Shown("host", host))
-		}
+	switch _, err := netip.ParseAddr(bare); {
+	case strings.Contains(bare, ":") && err != nil:
+		return fmt.Errorf("%sis no IPv6 address, and no name has a colon", shown)
+	case strings.Contains(bare, "%") && err != nil:
+		// ssh expands % in the commands that it makes of a host.
+		return fmt.Errorf("%shas a %%, which only the zone of an IPv6 address has, as in fe80::1%%eth0", shown)
 	}
 	return nil
 }
 
+// suggestion is `, as "web"`, when that is a host.
+func suggestion(host string) string {
+	if name, _, found := cutPort(host); found {
+		host = name
+	}
+	if host == "" || strings.ContainsAny(host, "@/") || CheckHost(host) != nil {
+		return ""
+	}
+	return fmt.Sprintf(", as %q", unbracket(host))
+}
+
+// cutPort parts web:22 and [::1]:22. An IPv6 address without brackets has no
+// port: where it would begin, nobody can tell.
+func cutPort(host string) (name, port string, found bool) {
+	i := strings.LastIndexByte(host, ':')
+	if i < 1 {
+		return "", "", false
+	}
+	name, port = host[:i], host[i+1:]
+	digits := port != "" && strings.Trim(port, "0123456789") == ""
+	return name, port, digits && (!strings.Contains(name, ":") || unbracket(name) != name)
+}
+
 // CheckUser says what is wrong with a login name; empty is right.
 func CheckUser(user string) error {
-	// ssh refuses a backslash at the end; elsewhere it parts domain and user.
-	if !schema.Matches("user", user) || strings.HasSuffix(user, `\`) || hasBlank(user) || hasControl(user) {
-		return fmt.Errorf("%swanted %s", schema.Shown("user", user), schema.Description("user"))
+	shown := schema.Shown("user", user)
+	if name, host, found := strings.Cut(user, "@"); found && name != "" && schema.Matches("user", name) && !hasBlank(host) && !hasControl(host) {
+		return fmt.Errorf("%shas a host behind the `@`; write the user alone, as %q", shown, name)
+	}
+	// ssh refuses a backslash at the end and makes one of two; one alone parts domain and user.
+	if !schema.Matches("user", user) || strings.HasSuffix(user, `\`) || strings.Contains(user, `\\`) || hasBlank(user) || hasControl(user) {
+		return fmt.Errorf("%swanted %s", shown, schema.Description("user"))
 	}
 	return nil
 }
@@ -75,66 +124,12 @@ func CheckUser(user string) error {
 // The text is never repeated: it may be the key itself.
 func CheckKey(path string) error {
 	switch {
-	case strings.Contains(path, "PRIVATE KEY"):
-		return errors.New("this is a private key; wanted the path of its file")
+	case schema.IsPrivateKey(path):
+		return errors.New("this is a private key itself; wanted the path of its file (and take a new key: this one has been in plain sight)")
 	case !schema.Matches("key", path) || hasControl(path):
 		return fmt.Errorf("wanted %s", schema.Description("key"))
 	}
 	return nil
-}
-
-// ParseHostKeys reads public key lines, with a comment or not, and returns
-// them without. Blank lines and lines that begin with # don't count.
-func ParseHostKeys(text string) ([]string, error) {
-	var keys []string
-	for _, line := range strings.Split(text, "\n") {
-		line = strings.TrimSpace(line)
-		if line == "" || strings.HasPrefix(line, "#") {
-			continue
-		}
-		key, err := parseHostKey(line)
-		if err != nil {
-			return nil, err
-		}
-		keys = append(keys, key)
-	}
-	return keys, nil
-}
-
-func parseHostKey(line string) (string, error) {
-	if strings.Contains(line, "PRIVATE KEY") {
-		return "", errors.New("this is a private key; wanted the public one, from the .pub file")
-	}
-	if key := publicKey(line); key != "" {
-		return key, nil
-	}
-	// A line of known_hosts has the host in front, and perhaps a marker.
-	for rest := line; ; {
-		_, after, found := strings.Cut(rest, " ")
-		if !found {
-			break
-		}
-		rest = strings.TrimSpace(after)
-		if key := publicKey(rest); key != "" {
-			return "", fmt.Errorf("there is something before the key, as in a line of known_hosts; write %q", key)
-		}
-	}
-	return "", fmt.Errorf("this is no public key line; wanted %s", schema.Description("hostKey"))
-}
-
-// publicKey is the line as "type base64", or "" when it doesn't begin with that.
-func publicKey(line string) string {
-	algorithm, _, _ := strings.Cut(line, " ")
-	key, _, _, rest, err := ssh.ParseAuthorizedKey([]byte(line))
-	// The parser skips options in front and goes on to later lines; a host
-	// key line has neither. A certificate is no host key to compare with.
-	if err != nil || len(rest) > 0 || key.Type() != algorithm {
-		return ""
-	}
-	if _, isCertificate := key.(*ssh.Certificate); isCertificate {
-		return ""
-	}
-	return string(bytes.TrimSpace(ssh.MarshalAuthorizedKey(key)))
 }
 
 // unbracket takes the brackets from an IPv6 address.
@@ -153,4 +148,19 @@ func hasBlank(s string) bool { return strings.ContainsFunc(s, unicode.IsSpace) }
 // name because Nix can't.
 func hasControl(s string) bool {
 	return strings.ContainsFunc(s, func(r rune) bool { return r < 0x20 || r == 0x7f })
+}
+
+// hinter gives nearest spellings, but no more of them than anybody reads: each
+// compares its word with all others.
+type hinter struct {
+	known []string
+	given int
+}
+
+func (h *hinter) hint(word string) string {
+	const limit = 20
+	if h.given++; h.given > limit {
+		return ""
+	}
+	return nearest.Hint(word, h.known)
 }

@@ -1,46 +1,41 @@
 package settings
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/deploy-ssh/deploy-ssh/internal/schema"
-	"github.com/google/go-cmp/cmp"
 )
 
-func TestCheckOption(t *testing.T) {
-	for item, ok := range map[string]bool{
-		"Port=2222":               true,
-		"ProxyCommand=nc %h %p":   true,
-		"ProxyJump=a,b":           true,
-		"SetEnv=A=b":              true,
-		"IdentityFile=/a b/ü":     true,
-		"":                        false,
-		"-p":                      false,
-		"-oPort=1":                false,
-		"-F ./cfg":                false,
-		" -p 22 ":                 false,
-		"-tt":                     false,
-		"-oRequestTTY=force":      false,
-		"-W 10.0.0.1:22":          false,
-		"Port 22":                 false,
-		"Port = 22":               false,
-		"Port=":                   false,
-		"Port= 22":                false,
-		"=22":                     false,
-		"Port=22\nHost=*":         false,
-		"Port=22\rX":              false,
-		"Port=22\x00":             false,
-		"host=x":                  false,
-		"BATCHMODE=no":            false,
-		"Include=/etc/ssh/x":      false,
-		"HostName=x":              true,
-		"StrictHostKeyChecking=x": true,
+// The forms are in nix/testdata/options.json; this is about the words.
+func TestCheckOptionSaysWhatToWrite(t *testing.T) {
+	const form = "a bare Key=Value option of ssh_config, such as Port=2222"
+	for item, want := range map[string]string{
+		"-p 2222":        `"-p 2222": is in command-line form; wanted ` + schema.Description("option") + `; write "Port=2222"`,
+		"-p2222":         `; write "Port=2222"`,
+		"-p=2222":        `; write "Port=2222"`,
+		"-J gw":          `; write "ProxyJump=gw"`,
+		"-oPort=2222":    `; write "Port=2222"`,
+		"-o Port 2222":   `; write "Port=2222"`,
+		"-o":             `"-o": is in command-line form; wanted ` + form,
+		"-oLogLevel=x":   `"-oLogLevel=x": is in command-line form; wanted`,
+		"-F ./cfg":       "; a file of ssh_config is given with DEPLOY_SSH_CONFIG",
+		"-tt":            `"-tt": is in command-line form; wanted`,
+		" -p 22 ":        `" -p 22 ": wanted ` + form,
+		"Port 22":        `"Port 22": wanted ` + schema.Description("option") + `; write "Port=22"`,
+		"Port = 22 ":     `; write "Port=22"`,
+		"Port= 22":       `; write "Port=22"`,
+		"Port=":          `"Port=": has no value; wanted ` + form,
+		"Port=  ":        `"Port=  ": has no value; wanted ` + form,
+		"include=x":      `"include=x": the keyword include can't be set here: a file of ssh_config is given with DEPLOY_SSH_CONFIG`,
+		"RequestTTY=yes": "the keyword RequestTTY can't be set here: a terminal would change what the host answers",
+		"A=-----BEGIN OPENSSH PRIVATE KEY-----\nhunter2":  "wanted " + form,
+		"A = BEGIN PRIVATE KEY hunter2":                   "wanted " + form,
+		"-i -----BEGIN OPENSSH PRIVATE KEY-----\nhunter2": "is in command-line form; wanted " + form,
 	} {
-		if err := CheckOption(item); (err == nil) != ok {
-			t.Errorf("CheckOption(%q) = %v", item, err)
+		err := CheckOption(item)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%q: got  %v\nwant %s", item, err, want)
 		}
 	}
 }
@@ -52,7 +47,8 @@ func TestCheckHost(t *testing.T) {
 		"root@web": false, "ssh://web": false, "[web]": false, "[::1]:22": false, `a"b`: false, `a\b`: false, "$(x)": false,
 		"a\u00a0b": false, "a ": false,
 		"fe80::1%lo": true, "[fe80::1%lo]": true, "[::1": false, "::1]": false, "::1:2222x": false, "web:22": false, "[]": false,
-		"-oProxyCommand=touch x": false,
+		"-oProxyCommand=touch x": false, "web:": false, ":22": false, ":": false, "web%h": false, "fe80::1%": false,
+		"10.0.0.2:22": false, "[fe80::1%lo]:22": false, "deploy@web": false, "ssh://deploy@web:22/": false, "a]": false,
 	} {
 		if err := CheckHost(host); (err == nil) != ok {
 			t.Errorf("CheckHost(%q) = %v", host, err)
@@ -60,94 +56,53 @@ func TestCheckHost(t *testing.T) {
 	}
 }
 
-func TestParseHostKeys(t *testing.T) {
-	for _, test := range []struct {
-		name, text string
-		want       []string
-		problem    string
-	}{
-		{name: "empty"},
-		{name: "plain", text: keyA, want: []string{keyA}},
-		{name: "comment and newline", text: keyA + " root@web\n", want: []string{keyA}},
-		{name: "several", text: "# both\n" + keyA + "\n\n  " + keyB + " x\n", want: []string{keyA, keyB}},
-		{name: "known_hosts line", text: "web,10.0.0.1 " + keyA, problem: "write \"" + keyA + "\""},
-		{name: "known_hosts line with a marker", text: "@cert-authority * " + keyA + " c", problem: "write \"" + keyA + "\""},
-		{name: "options in front", text: "no-pty " + keyA, problem: "write"},
-		{name: "cut short", text: keyA[:40], problem: "no public key line"},
-		{name: "wrong type word", text: strings.Replace(keyA, "ssh-ed25519", "ssh-rsa", 1), problem: "no public key line"},
-		{name: "second one wrong", text: keyA + "\nnonsense", problem: "no public key line"},
-		{name: "private key", text: "-----BEGIN OPENSSH PRIVATE KEY-----\nhunter2", problem: "this is a private key"},
+func TestCheckHostSaysWhatToWrite(t *testing.T) {
+	for host, want := range map[string]string{
+		"root@web":                    `"root@web": has a user in front; write the host alone, as "web", and the user in its own place: user = "root"`,
+		"root@web:22":                 `has a user in front; write the host alone, as "web"`,
+		"a@b@c":                       `has a user in front; write the host alone, and the user in its own place: user = "a"`,
+		"web:2222":                    `"web:2222": has a port; write the host alone, as "web", and the port as an option: options = [ "Port=2222" ]`,
+		"[::1]:22":                    `has a port; write the host alone, as "::1", and the port as an option: options = [ "Port=22" ]`,
+		"[fe80::1%eth0]:22":           `as "fe80::1%eth0"`,
+		"ssh://root@web:22/x":         `"ssh://root@web:22/x": is a URL; write the host alone, as "web", and a user and a port in their own places`,
+		"ssh-ng://[::1]":              `is a URL; write the host alone, as "::1", and`,
+		"ssh://":                      "is a URL; write the host alone, and a user",
+		"::1:2222x":                   `"::1:2222x": is no IPv6 address, and no name has a colon`,
+		"[::1":                        `"[::1": wanted a host name, an ssh alias or an address`,
+		"web%h":                       "has a %, which only the zone of an IPv6 address has",
+		"-oProxyCommand=touch /tmp/x": "and not beginning with `-`",
+		"web*":                        "the characters *?!, of patterns",
+		"BEGIN PRIVATE KEY hunter2":   "wanted a host name",
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			got, err := ParseHostKeys(test.text)
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("-want +got\n%s", diff)
-			}
-			if test.problem == "" && err != nil || test.problem != "" && (err == nil || !strings.Contains(err.Error(), test.problem)) {
-				t.Errorf("got error %v, want %q", err, test.problem)
-			}
-		})
+		err := CheckHost(host)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%q: got  %v\nwant %s", host, err, want)
+		}
 	}
 }
 
-// accepted asks the schema about one field of a node entry.
-func accepted(t *testing.T, field string, value any) bool {
-	t.Helper()
-	text, err := json.Marshal(map[string]any{"nodes": map[string]any{"web": map[string]any{field: value}}})
-	if err != nil {
-		t.Fatal(err)
+func TestCheckUser(t *testing.T) {
+	for user, want := range map[string]string{
+		"":         "",
+		"root":     "",
+		`DOM\user`: "",
+		"svc$":     "",
+		"a.b-c_d":  "",
+		"ü":        "",
+		"root@web": `"root@web": has a host behind the ` + "`@`" + `; write the user alone, as "root"`,
+		"-x":       `"-x": wanted a user name`,
+		"a b":      "wanted a user name",
+		"a:b":      "wanted a user name",
+		"a\n":      "wanted a user name",
+		`a\`:       "wanted a user name",
+		`a\\b`:     "wanted a user name",
+		"%u":       "wanted a user name",
+		"${X}":     "wanted a user name",
+		"a\u00a0b": "wanted a user name",
+	} {
+		err := CheckUser(user)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: got  %v\nwant %s", user, err, want)
+		}
 	}
-	problems, err := schema.Check(schema.Environment, text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(problems) == 0
-}
-
-// The schema is what front-ends check with: it must refuse what the program
-// refuses (FR-017), and accept what it accepts.
-func FuzzOptionAgreesWithSchema(f *testing.F) {
-	for _, item := range []string{"Port=2222", "-v", "A= b", "A=\n", "host=x", "hostname=x", "Match", "é=1", "A=\u00a0"} {
-		f.Add(item)
-	}
-	for keyword := range refused {
-		f.Add(keyword + "=x")
-		f.Add(strings.ToUpper(keyword) + "=x")
-	}
-	f.Fuzz(func(t *testing.T, item string) {
-		if !utf8.ValidString(item) || strings.Contains(item, "\x00") {
-			t.Skip("JSON can't carry it, or Nix and the environment can't")
-		}
-		err := CheckOption(item)
-		if ok := accepted(t, "options", []string{item}); ok != (err == nil) {
-			t.Errorf("%q: the schema says %v, CheckOption says %v", item, ok, err)
-		}
-	})
-}
-
-// For the other fields the schema may be the milder one: no backslash and no
-// closing bracket can be written in the dialects that its patterns share, and
-// no pattern tells an IPv6 address from a name with a port.
-func FuzzFieldsAgreeWithSchema(f *testing.F) {
-	for _, text := range []string{"web", "[::1]", "a b", "-x", "fe80::1%eth0", `DOM\user`, "a$b", "/k e/y", `a"b`} {
-		f.Add(text)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
-			t.Skip("JSON can't carry it, or Nix and the environment can't")
-		}
-		for field, check := range map[string]func(string) error{"host": CheckHost, "user": CheckUser, "key": CheckKey} {
-			if check(text) == nil && !accepted(t, field, text) {
-				t.Errorf("%s %q: accepted here, refused by the schema", field, text)
-			}
-		}
-		if strings.ContainsAny(text, `\[]:`) || strings.ContainsFunc(text, func(r rune) bool { return r > 0x7f }) || strings.Contains(text, "PRIVATE KEY") {
-			return
-		}
-		for field, check := range map[string]func(string) error{"host": CheckHost, "user": CheckUser, "key": CheckKey} {
-			if err := check(text); err != nil && accepted(t, field, text) {
-				t.Errorf("%s %q: accepted by the schema, here %v", field, text, err)
-			}
-		}
-	})
 }

@@ -2,6 +2,8 @@ package settings
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"sort"
 	"strings"
 
@@ -24,17 +26,46 @@ type Key struct {
 	Name string
 	// Value names the kind of value, such as PATH.
 	Value string
-	// Meaning is one sentence for help and documentation.
+	// Meaning is one sentence for help and documentation, from nix/schema.json.
 	Meaning string
+	// read takes the value, which is not empty, into the environment.
+	read func(*Environment, string) []Problem
 }
 
-// Keys are all environment variables that the program reads (FR-012).
-// A variable that begins with DEPLOY_SSH_ and isn't here is an error.
+// Keys are all environment variables that the program reads (FR-012), in the
+// order of the documentation. A variable that begins with DEPLOY_SSH_ and
+// isn't here is an error; an empty one is as good as none.
+//
+// Reading, help, the README and, by $defs.variables of nix/schema.json, what
+// front-ends see are made from this table or tested against it.
 var Keys = []Key{
-	{KeyKey, "PATH", "private key file for nodes that name none; without it, the ssh agent"},
-	{KeyUser, "USER", "login user for nodes that name none; without it, root"},
-	{KeyNodes, "JSON", "SSH settings over those of the flake: {\"defaults\": {…}, \"nodes\": {NAME: {…}}}"},
-	{KeyConfig, "PATH", "ssh client configuration that applies to every connection"},
+	key(KeyKey, "PATH", func(env *Environment, value string) []Problem {
+		env.Key = value
+		return problem(KeyKey, CheckKey(value))
+	}),
+	key(KeyUser, "USER", func(env *Environment, value string) []Problem {
+		env.User = value
+		return problem(KeyUser, CheckUser(value))
+	}),
+	key(KeyNodes, "JSON", (*Environment).readNodes),
+	key(KeyConfig, "PATH", func(env *Environment, value string) []Problem {
+		env.Config = value
+		return nil
+	}),
+}
+
+func key(name, value string, read func(*Environment, string) []Problem) Key {
+	return Key{Name: name, Value: value, Meaning: schema.Variable(name), read: read}
+}
+
+// Markdown is the table of the declared variables for the README.
+func Markdown() string {
+	var b strings.Builder
+	b.WriteString("| variable | |\n|---|---|\n")
+	for _, k := range Keys {
+		fmt.Fprintf(&b, "| `%s=%s` | %s |\n", k.Name, k.Value, k.Meaning)
+	}
+	return b.String()
 }
 
 // Environment is what the declared variables say.
@@ -49,47 +80,57 @@ type Environment struct {
 // ParseEnvironment reads the declared variables from an environment as of
 // [os.Environ]. The error is an [*Error] with all problems at once.
 func ParseEnvironment(environ []string) (Environment, error) {
-	var env Environment
-	var problems []Problem
+	var names, ends []string
+	for _, k := range Keys {
+		names = append(names, k.Name)
+		ends = append(ends, strings.TrimPrefix(k.Name, keyPrefix))
+	}
 	values := map[string]string{}
 	for _, entry := range environ {
-		name, value, _ := strings.Cut(entry, "=")
-		if !strings.HasPrefix(name, keyPrefix) {
-			continue
-		}
-		if !declared(name) {
-			problems = append(problems, Problem{Source: name, Text: "unknown variable" + nearest.Hint(name, keyNames()) +
-				" (known: " + strings.Join(keyNames(), ", ") + ")"})
-		}
-		values[name] = value
-	}
-	sort.Slice(problems, func(i, j int) bool { return problems[i].Source < problems[j].Source })
-	env.User, env.Key, env.Config = values[KeyUser], values[KeyKey], values[KeyConfig]
-	for _, checked := range []struct {
-		key string
-		err error
-	}{
-		{KeyUser, CheckUser(env.User)},
-		{KeyKey, CheckKey(env.Key)},
-	} {
-		if checked.err != nil {
-			problems = append(problems, Problem{Source: checked.key, Text: checked.err.Error()})
+		if name, value, _ := strings.Cut(entry, "="); strings.HasPrefix(name, keyPrefix) {
+			values[name] = value
 		}
 	}
-	problems = append(problems, env.parseNodes(values[KeyNodes])...)
-	if err := Err(problems); err != nil {
+	var env Environment
+	var problems, unknown []Problem
+	for _, k := range Keys {
+		if value := values[k.Name]; value != "" {
+			problems = append(problems, k.read(&env, value)...)
+		}
+		delete(values, k.Name)
+	}
+	for name := range values {
+		hint := ""
+		// The common beginning would make everything near.
+		if end := nearest.Word(strings.TrimPrefix(name, keyPrefix), ends); end != "" {
+			hint = fmt.Sprintf("; did you mean %q?", keyPrefix+end)
+		}
+		unknown = append(unknown, Problem{Source: name, Text: fmt.Sprintf("unknown variable%s (known: %s)", hint, strings.Join(names, ", "))})
+	}
+	sort.Slice(unknown, func(i, j int) bool { return unknown[i].Source < unknown[j].Source })
+	if err := Err(append(unknown, problems...)); err != nil {
 		return Environment{}, err
 	}
 	return env, nil
 }
 
-func (env *Environment) parseNodes(text string) []Problem {
+func problem(source string, err error) []Problem {
+	if err == nil {
+		return nil
+	}
+	return []Problem{{Source: source, Text: err.Error()}}
+}
+
+func (env *Environment) readNodes(text string) []Problem {
 	if strings.TrimSpace(text) == "" {
 		return nil
 	}
 	found, err := schema.Check(schema.Environment, []byte(text))
+	if err != nil && !strings.Contains(text, "{") {
+		return problem(KeyNodes, errors.New("this is no JSON; wanted the map itself, {…}, not the name of a file"))
+	}
 	if err != nil {
-		return []Problem{{Source: KeyNodes, Text: err.Error()}}
+		return problem(KeyNodes, err)
 	}
 	if len(found) > 0 {
 		return Problems(KeyNodes, found)
@@ -99,7 +140,7 @@ func (env *Environment) parseNodes(text string) []Problem {
 		Nodes    map[string]SSH `json:"nodes"`
 	}
 	if err := json.Unmarshal([]byte(text), &document); err != nil {
-		return []Problem{{Source: KeyNodes, Text: err.Error()}}
+		return problem(KeyNodes, err)
 	}
 	env.Defaults, env.Nodes = document.Defaults, document.Nodes
 	return nil
@@ -134,25 +175,13 @@ func check(rule, value string) error {
 		return CheckUser(value)
 	case "key":
 		return CheckKey(value)
+	case "hostKey":
+		_, err := ParseHostKeys(value)
+		return err
 	case "unit":
 		return CheckUnit(value)
+	case "machineId":
+		return checkMachineID(value)
 	}
 	return nil
-}
-
-func declared(name string) bool {
-	for _, k := range Keys {
-		if k.Name == name {
-			return true
-		}
-	}
-	return false
-}
-
-func keyNames() []string {
-	names := make([]string, len(Keys))
-	for i, k := range Keys {
-		names[i] = k.Name
-	}
-	return names
 }

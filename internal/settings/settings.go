@@ -7,12 +7,10 @@
 package settings
 
 import (
-	"fmt"
-	"sort"
-	"strconv"
+	"maps"
+	"slices"
 	"strings"
 
-	"github.com/deploy-ssh/deploy-ssh/internal/nearest"
 	"github.com/deploy-ssh/deploy-ssh/internal/schema"
 )
 
@@ -140,8 +138,8 @@ func (f Flake) Elevation(node Node) Value[string] {
 	return v
 }
 
-// Resolve layers the settings of every node, in the order of the flake.
-// The error is an [*Error] with all problems at once.
+// Resolve layers the settings of every node of a fleet, in the order of the
+// flake. The error is an [*Error] with all problems at once.
 func Resolve(flake Flake, env Environment) ([]Resolved, error) {
 	problems := unknownNodes(flake, env)
 	shared := []layer{
@@ -153,29 +151,30 @@ func Resolve(flake Flake, env Environment) ([]Resolved, error) {
 	}
 	resolved := make([]Resolved, 0, len(flake.Nodes))
 	for _, node := range flake.Nodes {
-		own := []layer{
-			{source: flake.Source, path: schema.Location([]string{"nodes", node.Name, "ssh"}), ssh: node.SSH},
-			{source: KeyNodes, path: schema.Location([]string{"nodes", node.Name}), ssh: env.Nodes[node.Name]},
-		}
-		for _, l := range own {
-			problems = append(problems, l.check()...)
-		}
-		if err := CheckHost(node.Host); err != nil {
-			path := schema.Location([]string{"nodes", node.Name, "host"})
-			problems = append(problems, Problem{Source: flake.Source, Path: path, Text: err.Error()})
-		}
-		for i, glob := range node.IgnoreUnits {
-			if err := CheckUnit(glob); err != nil {
-				path := schema.Location([]string{"nodes", node.Name, "ignoreUnits", strconv.Itoa(i)})
-				problems = append(problems, Problem{Source: flake.Source, Path: path, Text: err.Error()})
-			}
-		}
-		resolved = append(resolved, resolve(node, env, shared, own))
+		r, found := resolve(flake.Source, node, env, shared)
+		resolved = append(resolved, r)
+		problems = append(problems, found...)
 	}
 	if err := Err(problems); err != nil {
 		return nil, err
 	}
 	return resolved, nil
+}
+
+// ResolveOne layers the settings of one node from the environment alone, for
+// a caller that runs the transport for a single node and has no flake. The
+// host is the roster host and may be empty. Entries of other nodes are not its
+// business. The error is an [*Error] with all problems at once.
+func ResolveOne(name, host string, env Environment) (Resolved, error) {
+	if !schema.Matches("name", name) {
+		return Resolved{}, Err([]Problem{{Text: "the node " + schema.Shown("name", name) + "wanted " + schema.Description("name")}})
+	}
+	env.Nodes = map[string]SSH{name: env.Nodes[name]}
+	resolved, err := Resolve(Flake{Nodes: []Node{{Name: name, Host: host}}}, env)
+	if err != nil {
+		return Resolved{}, err
+	}
+	return resolved[0], nil
 }
 
 // layer is one set of settings with its name.
@@ -186,7 +185,13 @@ type layer struct {
 
 func (l layer) origin() string { return l.source + " " + l.path }
 
-func resolve(node Node, env Environment, shared, own []layer) Resolved {
+// resolve layers one node's settings over the shared ones, which are checked already.
+func resolve(source string, node Node, env Environment, shared []layer) (Resolved, []Problem) {
+	own := []layer{
+		{source: source, path: schema.Location([]string{"nodes", node.Name, "ssh"}), ssh: node.SSH},
+		{source: KeyNodes, path: schema.Location([]string{"nodes", node.Name}), ssh: env.Nodes[node.Name]},
+	}
+	problems := node.check(source)
 	r := Resolved{
 		Host: Value[string]{node.Name, OriginNodeName},
 		User: Value[string]{"root", OriginBuiltIn},
@@ -206,13 +211,30 @@ func resolve(node Node, env Environment, shared, own []layer) Resolved {
 		}
 	}
 	for _, l := range own {
+		problems = append(problems, l.check()...)
 		over(&r.Host, l.ssh.Host, l.origin())
 		if keys, err := ParseHostKeys(l.ssh.HostKey); err == nil && len(keys) > 0 {
 			r.HostKeys = Value[[]string]{keys, l.origin()}
 		}
 	}
 	r.Host.V = unbracket(r.Host.V)
-	return r
+	return r, problems
+}
+
+// check reports what is wrong with a node beside its SSH settings.
+func (n Node) check(source string) []Problem {
+	var problems []Problem
+	add := func(err error, path ...string) {
+		if err != nil {
+			path = append([]string{"nodes", n.Name}, path...)
+			problems = append(problems, Problem{Source: source, Path: schema.Location(path), Text: err.Error()})
+		}
+	}
+	add(CheckHost(n.Host), "host")
+	for i, glob := range n.IgnoreUnits {
+		add(CheckUnit(glob), "ignoreUnits", schema.Index(i))
+	}
+	return problems
 }
 
 func over(v *Value[string], by, origin string) {
@@ -235,7 +257,7 @@ func (l layer) check() []Problem {
 	_, err := ParseHostKeys(l.ssh.HostKey)
 	add("hostKey", err)
 	for i, item := range l.ssh.Options {
-		add(fmt.Sprintf("options[%d]", i), CheckOption(item))
+		add("options"+schema.Index(i), CheckOption(item))
 	}
 	return problems
 }
@@ -249,14 +271,14 @@ func unknownNodes(flake Flake, env Environment) []Problem {
 		known[node.Name] = true
 	}
 	var problems []Problem
-	for name := range env.Nodes {
+	hints := hinter{known: names}
+	for _, name := range slices.Sorted(maps.Keys(env.Nodes)) {
 		if !known[name] {
 			problems = append(problems, Problem{
 				Source: KeyNodes, Path: schema.Location([]string{"nodes", name}),
-				Text: fmt.Sprintf("the flake has no such node%s", nearest.Hint(name, names)),
+				Text: "the flake has no such node" + hints.hint(name),
 			})
 		}
 	}
-	sort.Slice(problems, func(i, j int) bool { return problems[i].Path < problems[j].Path })
 	return problems
 }

@@ -17,6 +17,14 @@ func CheckUnit(glob string) error {
 	return nil
 }
 
+// checkMachineID says how a machine id that was written as a UUID is to be written.
+func checkMachineID(id string) error {
+	if bare := strings.ToLower(strings.ReplaceAll(id, "-", "")); bare != id && schema.Matches("machineId", bare) {
+		return fmt.Errorf("%swrite it as in the host's /etc/machine-id: %q", schema.Shown("machineId", id), bare)
+	}
+	return nil
+}
+
 // MatchUnit tells whether a glob matches a unit's whole name. In a glob `*`
 // stands for any characters, none too, and `?` for one; everything else, the
 // backslash of an escaped name too, for itself.

@@ -21,6 +21,19 @@ func TestCheckUnit(t *testing.T) {
 	}
 }
 
+func TestCheckMachineID(t *testing.T) {
+	const bare = "8d7a1e0012345678aaaabbbbccccdddd"
+	for id, want := range map[string]string{
+		"": "", bare: "", "x": "",
+		"8D7A1E00-1234-5678-AAAA-BBBBCCCCDDDD": `"8D7A1E00-1234-5678-AAAA-BBBBCCCCDDDD": write it as in the host's /etc/machine-id: "` + bare + `"`,
+	} {
+		err := checkMachineID(id)
+		if want == "" && err != nil || want != "" && (err == nil || err.Error() != want) {
+			t.Errorf("%q: got %v", id, err)
+		}
+	}
+}
+
 func TestMatchUnit(t *testing.T) {
 	for _, test := range []struct {
 		glob, unit string

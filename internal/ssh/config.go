@@ -3,6 +3,8 @@ package ssh
 import (
 	"fmt"
 	"strings"
+
+	"github.com/deploy-ssh/deploy-ssh/internal/hostkeys"
 )
 
 // Settings is what a node's layers say of the way to it.
@@ -16,6 +18,8 @@ type Settings struct {
 	Key string
 	// HostKeys are the pinned public keys; empty means trust on first use.
 	HostKeys []string
+	// PinOrigin says where the pin was written, for errors; may be empty.
+	PinOrigin string
 	// Options are bare Key=Value items, each written into the file as it is.
 	Options []string
 	// ClientConfig is the client configuration that the operator gave; empty when none.
@@ -30,8 +34,16 @@ type files struct {
 	controlPath  string
 	key          string // "" when the settings name none
 	clientConfig string // "" when the operator gave none: the implicit files are included
-	knownHosts   string // "" leaves ssh's default
-	pinned       bool   // knownHosts holds the pinned key alone
+	pin          string // known_hosts file of the pinned keys; "" when there are none
+	saved        string // known_hosts file of first uses; "" leaves ssh's default
+}
+
+// trusted says what the saved keys know already.
+type trusted struct {
+	// node is whether there is a key for the node, so that no other is to be taken.
+	node bool
+	// hops are the jump hosts for which there is one, as ssh is told to reach them.
+	hops []string
 }
 
 // limits are the bounded waits of every connection.
@@ -72,7 +84,7 @@ const hostKeyKeywords = `    GlobalKnownHostsFile /dev/null
 // config is the ssh_config of one node. The order of its blocks is the precedence:
 // forced values, the node's own, the operator's client configuration, the host
 // key values of the deploy, and last what plain ssh would read.
-func config(s Settings, f files, l limits) string {
+func config(s Settings, f files, t trusted, l limits) string {
 	var b strings.Builder
 	b.WriteString("# Written by deploy-ssh for one run. The first value of a keyword wins.\n")
 	b.WriteString(forced)
@@ -84,7 +96,7 @@ func config(s Settings, f files, l limits) string {
 		fmt.Fprintf(&b, "    %s\n", option)
 	}
 	if s.User != "" {
-		fmt.Fprintf(&b, "    User \"%s\"\n", s.User)
+		fmt.Fprintf(&b, "    User %s\n", quoted(s.User))
 	}
 	if f.key != "" {
 		fmt.Fprintf(&b, "    IdentityFile %s\n    IdentitiesOnly yes\n", f.key)
@@ -97,20 +109,20 @@ func config(s Settings, f files, l limits) string {
 	}
 
 	fmt.Fprintf(&b, "Host %s\n", s.Host)
-	checking := "accept-new"
-	if f.pinned {
-		checking = "yes"
-	}
-	b.WriteString(trust(checking, f.knownHosts))
-
-	// Hops are trusted on first use with the same saved keys. A pinned node's
-	// file knows nothing of hops, so there they use ssh's own.
-	b.WriteString("Match all\n")
-	if f.pinned {
-		b.WriteString(trust("accept-new", ""))
+	if f.pin != "" {
+		b.WriteString(trust("yes", f.pin))
 	} else {
-		b.WriteString(trust("accept-new", f.knownHosts))
+		b.WriteString(trust(checking(t.node), f.saved))
 	}
+	// For the error when the key is refused: ssh does not always name the key it was shown.
+	fmt.Fprintf(&b, "    LogVerbose %s\n", hostkeys.LogVerbose)
+
+	// Hops are trusted on first use with the same saved keys, also when the node is pinned.
+	for _, hop := range t.hops {
+		fmt.Fprintf(&b, "Host %s\n    StrictHostKeyChecking yes\n", hop)
+	}
+	b.WriteString("Match all\n")
+	b.WriteString(trust(checking(false), f.saved))
 	fmt.Fprintf(&b, "    ConnectTimeout %d\n", l.connectSeconds)
 	fmt.Fprintf(&b, "    ServerAliveInterval %d\n    ServerAliveCountMax %d\n", l.keepaliveSeconds, l.keepaliveCount)
 
@@ -120,12 +132,27 @@ func config(s Settings, f files, l limits) string {
 	return b.String()
 }
 
+// checking is the value of StrictHostKeyChecking. With accept-new ssh refuses another
+// key than the saved one, but not one without the certificate that a saved
+// @cert-authority line demands.
+func checking(known bool) string {
+	if known {
+		return "yes"
+	}
+	return "accept-new"
+}
+
 func trust(checking, knownHosts string) string {
 	text := fmt.Sprintf("    StrictHostKeyChecking %s\n", checking)
 	if knownHosts != "" {
 		text += fmt.Sprintf("    UserKnownHostsFile %s\n", knownHosts)
 	}
 	return text + hostKeyKeywords
+}
+
+// quoted is a value as one word of ssh_config, see argv_split in OpenSSH's misc.c.
+func quoted(value string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(value) + `"`
 }
 
 // riderConfig is the configuration of everything that rides on an open master:

@@ -30,25 +30,28 @@ func effective(t *testing.T, config, host string) map[string]string {
 	return values
 }
 
-// prepared writes the configuration of a node as a run would, for a user whose
-// own ssh configuration is as given.
-func prepared(t *testing.T, s Settings) *Conn {
+// client is one whose runs leave nothing behind.
+func client(t *testing.T) *Client {
 	t.Helper()
 	if _, err := exec.LookPath("ssh"); err != nil {
 		t.Skip("no ssh on this machine")
 	}
-	tmp := t.TempDir()
 	dir, err := NewRunDir(func(string) string { return "" })
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = dir.Close() })
-	c := &Client{Local: child.Local{Env: os.Environ()}, Dir: dir, TempDir: tmp}
-	conn, err := c.prepare("web1", s)
+	return &Client{Local: child.Local{Env: os.Environ()}, Dir: dir, TempDir: t.TempDir()}
+}
+
+// prepared writes the configuration of a node as a run would.
+func prepared(t *testing.T, s Settings) *Identity {
+	t.Helper()
+	id, err := client(t).Prepare(t.Context(), "web1", s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return conn
+	return id
 }
 
 func write(t *testing.T, text string) string {
@@ -61,7 +64,7 @@ func write(t *testing.T, text string) string {
 }
 
 func TestEffectiveConfiguration(t *testing.T) {
-	key := write(t, "not looked at here")
+	key := privateKey(t, "")
 	const pin = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ1ZbXpGmEmQxZxXg5sQ1oFyqFz7d3SgQeFhR5V3aB1c"
 	for _, tt := range []struct {
 		name     string
@@ -70,7 +73,7 @@ func TestEffectiveConfiguration(t *testing.T) {
 	}{
 		{"built-in", Settings{Host: "web1", User: "root"}, map[string]string{
 			"user": "root", "port": "22", "batchmode": "yes", "compression": "yes", "stricthostkeychecking": "accept-new",
-			"connecttimeout": "15", "serveraliveinterval": "10", "serveralivecountmax": "3", "controlmaster": "false",
+			"connecttimeout": "15", "serveraliveinterval": "7", "serveralivecountmax": "3", "controlmaster": "false",
 			"globalknownhostsfile": "/dev/null", "updatehostkeys": "false", "identitiesonly": "no",
 		}},
 		{"options", Settings{Host: "web1", User: "root", Options: []string{"Port=2222", "ConnectTimeout=3", "Compression=no"}}, map[string]string{
@@ -95,15 +98,15 @@ func TestEffectiveConfiguration(t *testing.T) {
 		{"IPv6 with a zone", Settings{Host: "fe80::1%lo", User: "root", Options: []string{"Port=2222"}}, map[string]string{"hostname": "fe80::1%lo", "port": "2222"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			conn := prepared(t, tt.settings)
-			got := effective(t, conn.config, tt.settings.Host)
+			id := prepared(t, tt.settings)
+			got := effective(t, id.file("config"), tt.settings.Host)
 			for key, want := range tt.want {
 				if got[key] != want {
 					t.Errorf("%s = %q, want %q", key, got[key], want)
 				}
 			}
-			if path := got["controlpath"]; path != conn.controlPath || len(path) > 90 {
-				t.Errorf("controlpath = %q (%d bytes), want %q of at most 90", path, len(path), conn.controlPath)
+			if path := got["controlpath"]; path != id.files.controlPath || len(path) > 90 {
+				t.Errorf("controlpath = %q (%d bytes), want %q of at most 90", path, len(path), id.files.controlPath)
 			}
 		})
 	}
@@ -111,9 +114,9 @@ func TestEffectiveConfiguration(t *testing.T) {
 
 // What rides on the master can't dial, whatever is configured elsewhere.
 func TestRiderDoesNotDial(t *testing.T) {
-	conn := prepared(t, Settings{Host: "web1", User: "root"})
-	got := effective(t, conn.rider, riderHost)
-	if got["proxycommand"] != "false" || got["controlpath"] != conn.controlPath || got["controlmaster"] != "false" {
+	id := prepared(t, Settings{Host: "web1", User: "root"})
+	got := effective(t, id.file("rider"), riderHost)
+	if got["proxycommand"] != "false" || got["controlpath"] != id.files.controlPath || got["controlmaster"] != "false" {
 		t.Errorf("rider: proxycommand %q, controlpath %q, controlmaster %q", got["proxycommand"], got["controlpath"], got["controlmaster"])
 	}
 }

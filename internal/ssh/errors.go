@@ -3,6 +3,8 @@ package ssh
 import (
 	"fmt"
 	"strings"
+
+	"github.com/deploy-ssh/deploy-ssh/internal/hostkeys"
 )
 
 // Kind tells what stands between the deployer and an answer.
@@ -93,7 +95,7 @@ func essence(words string) string {
 	var kept []string
 	for line := range strings.Lines(words) {
 		line = strings.TrimRight(line, "\r\n")
-		if strings.TrimSpace(line) == "" || strings.HasPrefix(line, "Warning: Permanently added") {
+		if strings.TrimSpace(line) == "" || strings.HasPrefix(line, "Warning: Permanently added") || hostkeys.IsShownKey(line) {
 			continue
 		}
 		kept = append(kept, line)

@@ -45,6 +45,7 @@ const maxNoise = 4096
 type frame struct {
 	begin, end []byte
 	body       io.Writer
+	onBegin    func() // called when the frame begins; may be nil
 
 	begun, ended bool
 	status       int
@@ -77,6 +78,9 @@ func (f *frame) Write(p []byte) (int, error) {
 		f.addNoise(f.pending[:i])
 		f.pending = f.pending[i+len(f.begin):]
 		f.begun = true
+		if f.onBegin != nil {
+			f.onBegin()
+		}
 	}
 	if i := bytes.Index(f.pending, f.end); i >= 0 {
 		rest := f.pending[i+len(f.end):]

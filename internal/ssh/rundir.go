@@ -26,18 +26,19 @@ type RunDir struct {
 }
 
 // NewRunDir makes a private directory, mode 0700, under the first of TMPDIR,
-// XDG_RUNTIME_DIR and /tmp whose path is short and plain, and removes what
+// XDG_RUNTIME_DIR and /tmp that can be written and whose path is short and plain, and removes what
 // runs that are dead have left there.
 func NewRunDir(getenv func(string) string) (*RunDir, error) {
-	base := "/tmp"
-	for _, dir := range []string{getenv("TMPDIR"), getenv("XDG_RUNTIME_DIR")} {
-		if info, err := os.Stat(dir); err == nil && info.IsDir() && pasteable(dir) && len(dir) <= maxBase {
-			base = filepath.Clean(dir)
+	path, err := "", error(nil)
+	for _, base := range []string{getenv("TMPDIR"), getenv("XDG_RUNTIME_DIR"), "/tmp"} {
+		if base = filepath.Clean(base); !pasteable(base) || len(base) > maxBase {
+			continue
+		}
+		sweep(base)
+		if path, err = os.MkdirTemp(base, runDirPrefix); err == nil {
 			break
 		}
 	}
-	sweep(base)
-	path, err := os.MkdirTemp(base, runDirPrefix)
 	if err != nil {
 		return nil, fmt.Errorf("making the run's private directory: %w", err)
 	}

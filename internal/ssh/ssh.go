@@ -15,10 +15,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/deploy-ssh/deploy-ssh/internal/child"
-	"github.com/deploy-ssh/deploy-ssh/internal/hostkeys"
 )
 
 // Client opens connections for one run.
@@ -38,15 +38,24 @@ type Client struct {
 	LoginTimeout time.Duration
 	// CommandTimeout bounds each remote command that isn't the switch; 0 means 2 min.
 	CommandTimeout time.Duration
+	// Keepalive is how long a frozen session lives, hops included; 0 means 30 s.
+	Keepalive time.Duration
+
+	saving sync.Mutex // held while a file of saved keys is written to
+	keys   sync.Map   // the checks of key files
+}
+
+type keyCheck struct {
+	once sync.Once
+	err  error
 }
 
 const (
 	defaultConnectTimeout = 15 * time.Second
 	defaultLoginTimeout   = 150 * time.Second
 	defaultCommandTimeout = 2 * time.Minute
-	// A frozen session ends after 3 intervals without an answer.
-	keepaliveSeconds = 10
-	keepaliveCount   = 3
+	defaultKeepalive      = 30 * time.Second
+	keepaliveCount        = 3
 	// closeTimeout bounds the polite end of a connection.
 	closeTimeout = 5 * time.Second
 )
@@ -60,8 +69,12 @@ type Conn struct {
 	rider       string
 	controlPath string
 	elevation   Elevation
-	// Trust tells which host keys this connection was checked against.
-	Trust hostkeys.Trust
+	identity    *Identity
+	// Login is how long the connection with its login took, Answer how long the
+	// host then took to begin with the first command; 0 before that.
+	Login, Answer time.Duration
+	// Notes are true things about how the connection was made.
+	Notes []string
 
 	end  context.CancelFunc
 	done chan struct{} // closed when the master's process has ended
@@ -74,73 +87,22 @@ type Conn struct {
 // no part in what Nix makes of its store URL.
 const riderHost = "deploy-ssh-node"
 
-// Connect opens the master connection of a node. name is the node's name, used
-// in errors and for file names; it must be unique in the run and [pasteable]
-// as a file name, which node names are.
-func (c *Client) Connect(ctx context.Context, name string, s Settings) (*Conn, error) {
-	conn, err := c.prepare(name, s)
+// Connect opens the node's master connection.
+func (id *Identity) Connect(ctx context.Context) (*Conn, error) {
+	taken, err := id.takeOver()
 	if err != nil {
 		return nil, err
 	}
+	conn := &Conn{
+		client: id.client, identity: id, destination: id.Settings.Host, elevation: id.Settings.Elevate,
+		config: id.file("config"), rider: id.file("rider"), controlPath: id.files.controlPath,
+	}
+	began := time.Now()
 	if err := conn.open(ctx); err != nil {
 		return nil, err
 	}
-	return conn, nil
-}
-
-// prepare writes the node's configuration without connecting to anything.
-func (c *Client) prepare(name string, s Settings) (*Conn, error) {
-	// Names can be long and control sockets' paths can't be, so the number of
-	// the directory's entries makes the short name.
-	dir, err := os.MkdirTemp(c.Dir.Path, "n")
-	if err != nil {
-		return nil, fmt.Errorf("preparing the connection of %s: %w", name, err)
-	}
-	sub := &RunDir{Path: dir}
-	conn := &Conn{client: c, destination: s.Host, controlPath: filepath.Join(dir, "ctl"), elevation: s.Elevate}
-
-	f := files{controlPath: conn.controlPath}
-	if s.Key != "" {
-		if f.key, err = sub.Plain(s.Key, "id", ".pub", "-cert.pub"); err != nil {
-			return nil, err
-		}
-	}
-	if s.ClientConfig != "" {
-		// A copy, because Include globs its path, ignores a missing file and refuses
-		// foreign owners, all of which -F does not.
-		text, err := os.ReadFile(s.ClientConfig)
-		if err != nil {
-			return nil, fmt.Errorf("reading the client configuration: %w", err)
-		}
-		if f.clientConfig, err = sub.Write("client", string(text)); err != nil {
-			return nil, err
-		}
-	}
-	if len(s.HostKeys) > 0 {
-		f.pinned = true
-		if f.knownHosts, err = sub.Write("pin", hostkeys.PinFile(s.HostKeys)); err != nil {
-			return nil, err
-		}
-		conn.Trust = hostkeys.Trust{Pinned: true}
-	} else {
-		conn.Trust = hostkeys.FirstUse(s.Key, c.TempDir)
-		if conn.Trust.File != "" {
-			if f.knownHosts, err = sub.Plain(conn.Trust.File, "saved"); err != nil {
-				return nil, err
-			}
-		}
-	}
-	text := config(s, f, limits{
-		connectSeconds:   max(1, int(or(c.ConnectTimeout, defaultConnectTimeout).Seconds())),
-		keepaliveSeconds: keepaliveSeconds,
-		keepaliveCount:   keepaliveCount,
-	})
-	if conn.config, err = sub.Write("config", text); err != nil {
-		return nil, err
-	}
-	if conn.rider, err = sub.Write("rider", riderConfig(conn.controlPath)); err != nil {
-		return nil, err
-	}
+	conn.Login = time.Since(began)
+	conn.Notes = append(append(conn.Notes, taken...), id.notSaved(ctx)...)
 	return conn, nil
 }
 
@@ -153,7 +115,7 @@ func (c *Conn) open(ctx context.Context) error {
 
 	// The master lives as long as the connection, not as long as this call.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
-	words := &child.Tail{Limit: 64 << 10}
+	words := &child.Tail{Limit: 64 << 10} // read only after done is closed
 	cmd, err := c.client.Local.Start(life, child.Command{
 		Name:   "ssh",
 		Args:   []string{"-F", c.config, "-o", "ControlMaster=yes", "-N", "--", c.destination},
@@ -178,8 +140,7 @@ func (c *Conn) open(ctx context.Context) error {
 		select {
 		case <-done:
 			end()
-			said := essence(words.Text())
-			return &Error{Kind: classify(said), Doing: doing, Words: or(said, "ssh ended without a word")}
+			return c.refused(ctx, doing, words.Text())
 		case <-ctx.Done():
 			end()
 			<-done
@@ -254,6 +215,12 @@ func (c *Conn) run(ctx context.Context, s Script, way ...string) error {
 	}
 	marker := newMarker()
 	answer := newFrame(marker, s.Output)
+	asked := time.Now()
+	answer.onBegin = func() {
+		if c.Answer == 0 {
+			c.Answer = time.Since(asked)
+		}
+	}
 	result, err := c.client.Local.Run(ctx, child.Command{
 		Name:    "ssh",
 		Args:    append(way, c.elevation.command("/bin/sh")),

@@ -21,11 +21,13 @@ const (
 const (
 	EvalFailed       Verdict = "eval-failed"
 	BuildFailed      Verdict = "build-failed"
+	Unpinned         Verdict = "unpinned"
 	Unreachable      Verdict = "unreachable"
 	HostKeyRefused   Verdict = "host-key-refused"
 	LoginRefused     Verdict = "login-refused"
 	ElevationRefused Verdict = "elevation-refused"
 	Unusable         Verdict = "unusable"
+	WrongHost        Verdict = "wrong-host"
 	Refused          Verdict = "refused"
 	CopyFailed       Verdict = "copy-failed"
 	Unscheduled      Verdict = "unscheduled"
@@ -98,6 +100,9 @@ var table = []Row{
 	{BuildFailed, Failed, No,
 		"The node's system does not build; the host was not contacted.",
 		"Mend the derivation named by Nix's error and run again."},
+	{Unpinned, Failed, No,
+		"Pins are required, and the node has no host key of its own that holds; the host was not contacted.",
+		"Give the node its hostKey (deploy-ssh hostkeys shows it), or remove what weakens the pin, then run again."},
 	{Unreachable, Failed, No,
 		"No connection to the host could be made.",
 		"Check that the host is up and that its address and port are right, then run again."},
@@ -113,6 +118,9 @@ var table = []Row{
 	{Unusable, Failed, No,
 		"The login works, but the host does not answer as a NixOS host that can be switched.",
 		"Mend what the reason names (shell start-up output, the login user, Nix or systemd missing), then run again."},
+	{WrongHost, Failed, No,
+		"The host that answered is not the one that the node means; nothing was written there.",
+		"Mend the node's address, or its expect, then run again."},
 	{Refused, Failed, No,
 		"The host, or a check before the switch, refused this system; nothing was activated.",
 		"Mend what the reason names. Where it says that the change needs a reboot: --goal boot --reboot."},

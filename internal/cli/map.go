@@ -1,0 +1,158 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/deploy-ssh/deploy-ssh/internal/flake"
+	"github.com/deploy-ssh/deploy-ssh/internal/plan"
+	"github.com/deploy-ssh/deploy-ssh/internal/report"
+	"github.com/deploy-ssh/deploy-ssh/internal/settings"
+)
+
+// mapFlags are the flags of every verb that reads a node map.
+type mapFlags struct {
+	json, noProgress, impure, showTrace bool
+	optionItems                         []string
+	clientConfig                        string
+	evalTimeout                         time.Duration
+	identities                          identityFlags
+}
+
+// add adds the flags; jsonMeaning says what --json prints.
+func (f *mapFlags) add(flags *pflag.FlagSet, jsonMeaning string) {
+	flags.BoolVar(&f.json, "json", false, jsonMeaning)
+	flags.BoolVar(&f.noProgress, "no-progress", false, "leave out what Nix and the hosts print meanwhile")
+	flags.BoolVar(&f.impure, "impure", false, "let the evaluation read the deployer's environment (as nix)")
+	flags.BoolVar(&f.showTrace, "show-trace", false, "show Nix's trace of evaluation errors (as nix)")
+	flags.StringArrayVar(&f.optionItems, "option", nil, "a setting of Nix, `NAME VALUE` (as nix) or NAME=VALUE; may be repeated")
+	flags.StringVarP(&f.clientConfig, "ssh-config", "F", "", "ssh client configuration for every connection, in place of "+settings.KeyConfig)
+	flags.DurationVar(&f.evalTimeout, "eval-timeout", flake.EvaluationLimit, "how long the evaluation may take")
+	f.identities.add(flags)
+}
+
+// check refuses values that make no sense, before anything is started.
+func (f *mapFlags) check() error {
+	if f.evalTimeout <= 0 {
+		return usageError{fmt.Errorf("--eval-timeout %v: a duration above zero is wanted, such as 30s", f.evalTimeout)}
+	}
+	return f.identities.check()
+}
+
+// loaded is a node map, ready for work.
+type loaded struct {
+	// nodes are those that were selected and evaluate.
+	nodes []flake.Node
+	work  plan.Plan
+	// clientConfig is the path of the operator's client configuration; empty when none.
+	clientConfig string
+	// options are settings of Nix.
+	options [][2]string
+}
+
+// load evaluates the map and layers the settings. No host is contacted.
+func (f *mapFlags) load(ctx context.Context, p Process, out *output, r flake.Request) (loaded, error) {
+	var m loaded
+	var err error
+	if m.options, err = f.nixOptions(); err != nil {
+		return m, err
+	}
+	env, err := settings.ParseEnvironment(p.Env)
+	if err != nil {
+		return m, err
+	}
+	if f.clientConfig != "" {
+		env.Config = f.clientConfig
+	}
+	r.Options, r.Impure, r.ShowTrace = m.options, f.impure, f.showTrace
+	if m.nodes, m.work, err = f.plan(ctx, p, out, env, r); err != nil {
+		return m, err
+	}
+	m.clientConfig, err = readableConfig(p, m.work.Config.V)
+	return m, err
+}
+
+// plan evaluates the map and layers the settings. Any error here is one of the
+// map or the settings: no host was contacted.
+func (f *mapFlags) plan(ctx context.Context, p Process, out *output, env settings.Environment, r flake.Request) ([]flake.Node, plan.Plan, error) {
+	began := time.Now()
+	progress := out.lines(report.Evaluate)
+	// Errors come back as values, each once; evaluating again repeats them here.
+	show, inError := progress.Line, false
+	progress.Line = func(text string) {
+		inError = strings.HasPrefix(text, "error:") || inError && (text == "" || strings.HasPrefix(text, " "))
+		if !inError || f.showTrace {
+			show(text)
+		}
+	}
+	r.Stderr = progress
+	m, err := flake.Evaluator{Runner: p.local(), Limit: f.evalTimeout}.Evaluate(ctx, r)
+	progress.Flush()
+	if err != nil {
+		return nil, plan.Plan{}, err
+	}
+	work, err := plan.Make(m, env)
+	if err != nil {
+		return nil, plan.Plan{}, err
+	}
+	out.emit(report.Record{Phase: &report.Phase{Time: time.Now(), Name: report.Evaluate, OK: true, Seconds: time.Since(began).Seconds()}})
+	planned := &report.Plan{Notes: work.Notes}
+	for _, n := range work.Nodes {
+		planned.Nodes = append(planned.Nodes, n.Name)
+	}
+	out.emit(report.Record{Plan: planned})
+	nodes := slices.DeleteFunc(slices.Clone(m.Nodes), func(n flake.Node) bool { return !n.Selected || n.EvalError != "" })
+	return nodes, work, nil
+}
+
+// nixOptions splits NAME=VALUE settings.
+func (f *mapFlags) nixOptions() ([][2]string, error) {
+	var pairs [][2]string
+	for _, item := range f.optionItems {
+		name, value, ok := cut(item)
+		if !ok {
+			return nil, usageError{fmt.Errorf("--option %q: a name and a value are wanted", item)}
+		}
+		pairs = append(pairs, [2]string{name, value})
+	}
+	return pairs, nil
+}
+
+// readableConfig makes sure that the client configuration can be read, so that
+// a node can't silently be reached without it.
+func readableConfig(p Process, path string) (string, error) {
+	if path == "" {
+		return "", nil
+	}
+	if !filepath.IsAbs(path) && p.Dir != "" {
+		path = filepath.Join(p.Dir, path)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("reading the ssh client configuration (%s or --ssh-config): %w", settings.KeyConfig, err)
+	}
+	return path, file.Close()
+}
+
+// refAndNixArgs takes one flake reference; what follows `--` is Nix's.
+func refAndNixArgs(cmd *cobra.Command, args []string) error {
+	own := args
+	if dash := cmd.ArgsLenAtDash(); dash >= 0 {
+		own = args[:dash]
+	}
+	switch len(own) {
+	case 0:
+		return usageError{fmt.Errorf("a flake reference with the node map's attribute is wanted, such as .#nodes")}
+	case 1:
+		return nil
+	}
+	return usageError{fmt.Errorf("one flake reference is wanted, not %d: %q (arguments for Nix go behind --)", len(own), own)}
+}
