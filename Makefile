@@ -2,7 +2,7 @@
 GO ?= go
 RIG = $(GO) run ./tests/rig/cmd/rig
 
-.PHONY: build test demo deps fmt lint fuzz
+.PHONY: build test demo faults deps fmt lint fuzz
 
 build: ## the program, in bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/deploy-ssh ./cmd/deploy-ssh
@@ -14,6 +14,9 @@ test: deps ## everything: format, vet, unit tests, real hosts
 
 demo: deps ## two real hosts, deployed to, and left running to look at
 	$(RIG) demo
+
+faults: deps ## the fault matrix: what goes wrong × the verdict, with the time to it
+	@RIG=required $(GO) test -timeout 40m -count=1 -v -run 'TestFaults|TestGoals|TestElevation|TestContainer' ./tests/scenario | grep -v -e '^=== ' -e '^ *rig '
 
 deps: ## what this machine lacks, and the hosts' root file system
 	$(RIG) deps

@@ -119,7 +119,7 @@ func TestFlake(t *testing.T) {
 		}
 	}
 	for output, want := range map[string]string{
-		"lib":       `["mkNodes"]`,
+		"lib":       `["mkNodes","types"]`,
 		"formatter": `["aarch64-darwin","aarch64-linux","x86_64-linux"]`,
 	} {
 		got, err := nix(t, store, "nix", append([]string{"eval", "--json", ref + "#" + output, "--apply", "builtins.attrNames"}, override...)...)
