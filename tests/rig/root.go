@@ -26,7 +26,7 @@ var rootPackages = []string{
 	// debootstrap takes the first of alternatives, which leaves nix-bin unconfigured without these.
 	"libdbi-perl", "libdbd-sqlite3-perl",
 	"iproute2", "procps", "util-linux", "curl", "openssl", "ca-certificates", "nginx",
-	"sudo", "jq", "netcat-openbsd", "less",
+	"sudo", "opendoas", "jq", "netcat-openbsd", "less",
 	"bash", "fish", "zsh", "tcsh", "mksh",
 }
 

@@ -30,6 +30,11 @@ const faultsFlake = `{
       good = node (toplevels.mkToplevel { name = "good"; });
       other = node (toplevels.mkToplevel { name = "other"; web.page = "other\n"; });
       ignored = [ (builtins.head (node (toplevels.mkToplevel { name = "ignored"; faults.unit = "fails"; })) // { ignoreUnits = [ "fault.*" ]; }) ];
+      elevated = {
+        sudo = { defaults.elevate = "sudo"; nodes = node (toplevels.mkToplevel { name = "sudo"; }); };
+        sudo2 = { defaults.elevate = "sudo"; nodes = node (toplevels.mkToplevel { name = "sudo2"; }); };
+        doas = { nodes = [ (builtins.head (node (toplevels.mkToplevel { name = "doas"; })) // { elevate = "doas"; }) ]; };
+      };
       hangs = node (toplevels.mkToplevel { name = "hangs"; faults.activateSeconds = 100000; });
       exits = builtins.listToAttrs (builtins.concatMap (code: map (moved: {
         name = "c${toString code}${if moved then "true" else "false"}";
@@ -47,7 +52,14 @@ const faultsFlake = `{
 // faultsWorld is one target that runs and boots the system first.
 func faultsWorld(t *testing.T) (scenario.World, *rig.Rig) {
 	t.Helper()
-	r := rig.Start(t, rig.Config{Targets: []rig.Target{rigworld.Target("web1", 2201)}})
+	return faultsWorldOf(t, func(*rig.Target) {})
+}
+
+func faultsWorldOf(t *testing.T, change func(*rig.Target)) (scenario.World, *rig.Rig) {
+	t.Helper()
+	target := rigworld.Target("web1", 2201)
+	change(&target)
+	r := rig.Start(t, rig.Config{Targets: []rig.Target{target}})
 	ctx := t.Context()
 	if err := rigworld.Prepare(ctx, r, rigworld.Build(t), faultsFlake); err != nil {
 		t.Fatal(err)
@@ -419,5 +431,58 @@ func TestGoals(t *testing.T) {
 		{fault: "and back, by reboot", attribute: "good", flags: "--goal boot --reboot", want: verdict.Switched, check: runsBoots("test-good", "test-good")},
 		{fault: "switch and reboot", attribute: "other", flags: "--reboot", want: verdict.Switched, check: runsBoots("test-other", "test-other")},
 		{fault: "pre-switch check skipped", attribute: "check-fails", flags: "--no-check", want: verdict.Switched},
+	})
+}
+
+// A login user who is not root, with sudo or doas and without.
+func TestElevation(t *testing.T) {
+	t.Parallel()
+	w, r := faultsWorld(t)
+	web1 := r.Host("web1")
+	sh := func(script string) func(context.Context) error { return on(web1, script) }
+	as := func(user string) string { return "DEPLOY_SSH_USER=" + user }
+	if _, err := web1.Sh(t.Context(), `for user in sudoer doer plain asked; do
+  useradd -m -s /bin/bash $user && mkdir -p /home/$user/.ssh && cp /root/.ssh/authorized_keys /home/$user/.ssh/ && chown -R $user /home/$user/.ssh && chmod 700 /home/$user/.ssh
+done
+echo 'sudoer ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/sudoer
+echo 'asked ALL=(ALL) ALL' >/etc/sudoers.d/asked; chmod 440 /etc/sudoers.d/*
+echo 'permit nopass doer' >/etc/doas.conf; chmod 600 /etc/doas.conf`); err != nil {
+		t.Fatal(err)
+	}
+	play(t, w, web1, []row{
+		{fault: "sudo", attribute: "elevated.sudo", env: as("sudoer"), want: verdict.Switched},
+		{fault: "sudo again", attribute: "elevated.sudo", env: as("sudoer"), want: verdict.Unchanged, stays: true},
+		{fault: "sudo without a rule", attribute: "elevated.sudo", env: as("plain"), want: verdict.ElevationRefused, code: 1, reason: "sudo:", stays: true},
+		{fault: "sudo that asks for a password", attribute: "elevated.sudo", env: as("asked"), want: verdict.ElevationRefused, code: 1, reason: "password is required", stays: true},
+		{fault: "no elevation", attribute: "good", env: as("sudoer"), want: verdict.Unusable, code: 1, reason: "needs root", stays: true},
+		{fault: "doas", attribute: "elevated.doas", env: as("doer"), want: verdict.Switched},
+		{fault: "doas without a rule", attribute: "elevated.doas", env: as("plain"), want: verdict.ElevationRefused, code: 1, reason: "doas:", stays: true},
+		{fault: "sudo is missing", attribute: "elevated.sudo", env: as("sudoer"), before: sh("mv /usr/bin/sudo /usr/bin/sudo.kept"), after: sh("mv /usr/bin/sudo.kept /usr/bin/sudo"),
+			want: verdict.ElevationRefused, code: 1, reason: "sudo", stays: true},
+		{fault: "sudo, a foreign login shell", attribute: "elevated.sudo2", env: as("sudoer"), before: sh("usermod -s /usr/bin/fish sudoer"), want: verdict.Switched},
+	})
+}
+
+// A host that is a container: its switch has a run time limit, its boot is its
+// manager's, and where its boot entry fails the hint names the tool for it.
+func TestContainer(t *testing.T) {
+	t.Parallel()
+	w, r := faultsWorldOf(t, func(target *rig.Target) { target.Container = true })
+	web1 := r.Host("web1")
+	limited := func(ctx context.Context) error {
+		out, err := web1.Sh(ctx, "systemctl show -P RuntimeMaxUSec 'deploy-ssh-*-test.service'")
+		if err == nil && strings.TrimSpace(out) != "15min" {
+			err = fmt.Errorf("the switch has the run time limit %q, want 15min", out)
+		}
+		return err
+	}
+	play(t, w, web1, []row{
+		{fault: "container", attribute: "slow", at: "takes its time: 2", during: limited, want: verdict.Switched},
+		{fault: "container's boot loader fails", attribute: "loader-fails", want: verdict.Unfinalized, code: 1, check: func(_ context.Context, got scenario.Result) error {
+			if !strings.Contains(got.Next, "tf-incus") {
+				return fmt.Errorf("the hint is %q, want one that names tf-incus", got.Next)
+			}
+			return nil
+		}},
 	})
 }
