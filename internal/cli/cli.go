@@ -111,7 +111,7 @@ what came of it. The nodes are deployed one at a time, in list order.`,
 
 {{end}}{{if or .Runnable .HasSubCommands}}{{.UsageString}}{{end}}` + helpTail())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(apply, newCheck(p), newExplain(p), newHostKeys(p), newSchema(p), newVersion(p))
+	root.AddCommand(apply, newRollback(p), newStatus(p), newCheck(p), newExplain(p), newHostKeys(p), newSchema(p), newVersion(p))
 	return root
 }
 

@@ -42,7 +42,8 @@ Exit codes:
   %-3d usage, map or settings error; no host was contacted
   %-3d no node failed, but what came of one is unknown
   %-3d no node failed, but units did on one
+  %-3d status alone: a host is not as wanted
   %-3d interrupted
-`, verdict.ExitGood, verdict.ExitFailed, verdict.ExitUsage, verdict.ExitUnknown, verdict.ExitDegraded, verdict.ExitInterrupted)
+`, verdict.ExitGood, verdict.ExitFailed, verdict.ExitUsage, verdict.ExitUnknown, verdict.ExitDegraded, verdict.ExitDrift, verdict.ExitInterrupted)
 	return b.String()
 }

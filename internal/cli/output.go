@@ -17,11 +17,11 @@ type output struct {
 	failed error
 }
 
-func newOutput(f *applyFlags, p Process) *output {
-	if f.json {
-		return &output{handler: report.NewJSON(p.Stdout, f.noProgress)}
+func newOutput(p Process, asJSON, noProgress, verbose bool) *output {
+	if asJSON {
+		return &output{handler: report.NewJSON(p.Stdout, noProgress)}
 	}
-	return &output{handler: &report.Text{Out: p.Stdout, Err: p.Stderr, Verbose: f.verbose, NoProgress: f.noProgress}}
+	return &output{handler: &report.Text{Out: p.Stdout, Err: p.Stderr, Verbose: verbose, NoProgress: noProgress}}
 }
 
 func (o *output) emit(r report.Record) {

@@ -35,11 +35,13 @@ func (m *machines) twin(id, node string) string {
 func (d *deployment) identity() *ssh.Identity { return d.fleet.Identities[d.node.Name] }
 
 func (d *deployment) connect(ctx context.Context) step {
-	system, err := closure.Inspect(d.node.Toplevel)
-	if err != nil {
-		return end(verdict.Refused, err.Error())
+	if d.fleet.Rollback == nil {
+		system, err := closure.Inspect(d.node.Toplevel)
+		if err != nil {
+			return end(verdict.Refused, err.Error())
+		}
+		d.system = system
 	}
-	d.system = system
 	id := d.identity()
 	if d.fleet.RequirePins && (!id.Pinned || len(id.Weakened) > 0) {
 		return end(verdict.Unpinned, "host key "+id.Trust())

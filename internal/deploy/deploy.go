@@ -36,6 +36,12 @@ type Limits struct {
 	Reboot time.Duration
 }
 
+// Rollback says which generation to go back to.
+type Rollback struct {
+	// To is its number; 0 means the one before.
+	To int
+}
+
 // ContainerSwitchLimit is the run time limit of an activation in a container.
 const ContainerSwitchLimit = 15 * time.Minute
 
@@ -76,6 +82,9 @@ type Fleet struct {
 	NoCheck bool
 	// AcceptDegraded makes the boot entry although units have failed.
 	AcceptDegraded bool
+	// Rollback, if not nil, brings hosts to an earlier generation of their own
+	// instead of to their node's toplevel.
+	Rollback *Rollback
 	// Emit receives the records, one at a time and in order.
 	Emit func(report.Record)
 
@@ -102,6 +111,7 @@ func (f *Fleet) Run(ctx context.Context, nodes []plan.Node, buildErrors map[stri
 			f.Emit(report.Record{Announce: &report.Announce{
 				Time: began, Node: node.Name, Index: i + 1, Total: len(nodes),
 				Host: node.SSH.Host.V, User: node.SSH.User.V, Toplevel: node.Toplevel,
+				Rollback: f.Rollback != nil,
 			}})
 			switch {
 			case node.EvalError != "":

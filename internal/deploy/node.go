@@ -99,6 +99,17 @@ func (d *deployment) probe(ctx context.Context) step {
 	if why := host.Unusable(); why != "" {
 		return end(verdict.Unusable, why)
 	}
+	if d.fleet.Rollback != nil {
+		switch {
+		case host.Chosen == "" && d.fleet.Rollback.To > 0:
+			return end(verdict.Refused, fmt.Sprintf("the host has no generation %d", d.fleet.Rollback.To))
+		case host.Chosen == "":
+			return end(verdict.Refused, "the host has no earlier generation to go back to")
+		case !host.Valid:
+			return end(verdict.Refused, fmt.Sprintf("generation %d of the host, %s, is not whole in its store", host.ChosenGeneration, host.Chosen))
+		}
+		d.node.Toplevel = host.Chosen
+	}
 	if !host.Runs(d.system.Platform) {
 		return end(verdict.Refused, fmt.Sprintf("the system is for %s, the host is %s", d.system.Platform, host.Machine))
 	}
@@ -127,7 +138,7 @@ func (d *deployment) observe(ctx context.Context) (facts.Host, error) {
 	var out bytes.Buffer
 	err := d.transport.Run(ctx, ssh.Script{
 		Doing:  "reading the host's state",
-		Text:   facts.Functions + "observe '" + d.node.Toplevel + "'\n",
+		Text:   d.question(),
 		Output: &out,
 	})
 	if err != nil {
@@ -138,6 +149,14 @@ func (d *deployment) observe(ctx context.Context) (facts.Host, error) {
 		return facts.Host{}, &ssh.Error{Kind: ssh.Noise, Doing: "reading the host's state", Words: err.Error()}
 	}
 	return host, nil
+}
+
+// question is the script that reads the host. Going back, the host itself knows to where.
+func (d *deployment) question() string {
+	if d.fleet.Rollback != nil && d.node.Toplevel == "" {
+		return facts.ObserveEarlier(d.fleet.Rollback.To)
+	}
+	return facts.Observe(d.node.Toplevel)
 }
 
 // already says that the host is as wanted; empty when it isn't, can't be proven

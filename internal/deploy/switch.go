@@ -116,6 +116,7 @@ func (d *deployment) finalize(ctx context.Context) step {
 	}
 	r := d.supervised(activate.Boot)
 	r.Deadline = d.fleet.Limits.Finalize
+	r.Generation = d.host.ChosenGeneration
 	sink, flush := d.sink(report.Finalize)
 	o, err := d.transport.Finalize(ctx, r, sink)
 	flush()

@@ -22,8 +22,22 @@ var (
 	LockFunctions string
 )
 
+//go:embed generation.sh
+var generationFunctions string
+
 // Functions is shell text that defines observe, for scripts that end in an observation.
 var Functions = LockFunctions + observeFunctions
+
+// Observe is a script that reads a host on its way to toplevel, for [Parse].
+func Observe(toplevel string) string {
+	return Functions + "observe '" + toplevel + "'\n"
+}
+
+// ObserveEarlier is a script that chooses an earlier generation of the host, 0 for
+// the one before, and reads the host on its way to that.
+func ObserveEarlier(generation int) string {
+	return Functions + generationFunctions + fmt.Sprintf("chosen=\nchoose_generation %d\nobserve \"$chosen\"\n", generation)
+}
 
 // Run is the record of a supervised run on a host; see package activate.
 type Run struct {
@@ -31,8 +45,10 @@ type Run struct {
 	// Name is the run's part of the deploy: test, boot, dry-activate or back.
 	Name string
 	// State is "running", "ended", or "cut" when a crash or reboot ended it.
-	State    string
-	Toplevel string
+	State string
+	// ExitStatus is systemd's word for how an ended run ended, such as "0" or "KILL".
+	ExitStatus string
+	Toplevel   string
 }
 
 // Host is one observation of a host.
@@ -64,6 +80,10 @@ type Host struct {
 	NeedsReboot []string
 	// Records are those of earlier and present deploys since boot.
 	Records []Run
+	// Chosen is the toplevel of the generation that [ObserveEarlier] found; empty
+	// when it found none or was not asked.
+	Chosen           string
+	ChosenGeneration int
 	// Baseline is whether an activation of the wanted toplevel was begun and not
 	// finished since boot; FailedBefore are the units that had failed before it.
 	// The failed units of now would be a wrong thing to compare with then.
@@ -139,11 +159,18 @@ func Parse(output []byte) (Host, error) {
 		case "needs-reboot":
 			h.NeedsReboot = append(h.NeedsReboot, value)
 		case "run":
-			part := strings.SplitN(value, " ", 4)
-			if len(part) != 4 {
+			part := strings.SplitN(value, " ", 5)
+			if len(part) != 5 {
 				return Host{}, fmt.Errorf("reading the host's answer: run %q", value)
 			}
-			h.Records = append(h.Records, Run{ID: part[0], Name: part[1], State: part[2], Toplevel: part[3]})
+			h.Records = append(h.Records, Run{ID: part[0], Name: part[1], State: part[2], ExitStatus: strings.Trim(part[3], "-"), Toplevel: part[4]})
+		case "chosen":
+			number, path, _ := strings.Cut(value, " ")
+			n, err := strconv.Atoi(number)
+			if err != nil || !strings.HasPrefix(path, "/") {
+				return Host{}, fmt.Errorf("reading the host's answer: chosen generation %q", value)
+			}
+			h.Chosen, h.ChosenGeneration = path, n
 		case "baseline":
 			h.Baseline = true
 		case "baseline-failed":

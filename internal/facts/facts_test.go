@@ -16,7 +16,7 @@ const wanted = "/nix/store/00000000000000000000000000000000-nixos-system-web1"
 
 // The real script, run by the real sh of this machine, gives an answer that parses.
 func TestObserveHere(t *testing.T) {
-	out, err := exec.Command("/bin/sh", "-c", Functions+"\nobserve "+wanted).Output()
+	out, err := exec.Command("/bin/sh", "-c", Observe(wanted)).Output()
 	if err != nil {
 		t.Fatalf("observe: %v\n%s", err, out)
 	}
@@ -105,7 +105,9 @@ func TestParse(t *testing.T) {
 		"uid 0", "machine x86_64", "hostname web1", "boot-id b", "machine-id m", "nixos yes", "systemd yes",
 		"running /nix/store/a", "booted /nix/store/b", "profile /nix/store/a", "generation 12",
 		"list start-list", "tool-nix-store /run/current-system/sw/bin/nix-store", "valid yes", "units-read yes",
-		"failed z.service", "failed a.service", "loader systemd-boot", "boot-entry /nix/store/a", "observed yes", "",
+		"failed z.service", "failed a.service", "loader systemd-boot", "boot-entry /nix/store/a",
+		"run 2026-x test ended 4 /nix/store/b", "run 2026-x boot running - /nix/store/b", "chosen 11 /nix/store/c", "lock-holder pid 3 (x), since y",
+		"interface systemd 2", "needs-reboot kernel", "observed yes", "",
 	}, "\n")
 	got, err := Parse([]byte(answer))
 	if err != nil {
@@ -118,6 +120,8 @@ func TestParse(t *testing.T) {
 			FailedUnits: []string{"a.service", "z.service"},
 		},
 		Machine: "x86_64", HostName: "web1", MachineID: "m", NixOS: true, Systemd: true, Valid: true,
+		Records: []Run{{"2026-x", "test", "ended", "4", "/nix/store/b"}, {"2026-x", "boot", "running", "", "/nix/store/b"}},
+		Chosen:  "/nix/store/c", ChosenGeneration: 11, LockHolder: "pid 3 (x), since y", Interface: "systemd 2", NeedsReboot: []string{"kernel"},
 		Tools: map[string]string{"nix-store": "/run/current-system/sw/bin/nix-store"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

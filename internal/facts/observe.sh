@@ -37,22 +37,24 @@ boot_entry() {
     fi
 }
 
-# deploys: the runs that have a record here, each "ID NAME STATE TOPLEVEL".
+# deploys: the runs that have a record here, each "ID NAME STATE EXIT-STATUS TOPLEVEL".
 # A run without a result whose unit is gone was cut off by a crash or a reboot.
 deploys() {
     for run in /run/deploy-ssh/*/; do
         id=${run%/} id=${id##*/}
         for name in test boot dry-activate back; do
             [ -e "$run$name.sh" ] || continue
+            status=-
             if [ -e "$run$name.result" ]; then
                 state=ended
+                status=$(sed -n 's/^exit-status //p' "$run$name.result")
             else
                 case $(timeout 10 systemctl show -P ActiveState "deploy-ssh-$id-$name.service" 2>/dev/null) in
                 active | activating | deactivating) state=running ;;
                 *) state=cut ;;
                 esac
             fi
-            say run "$id $name $state $(cat "$run$name.toplevel" 2>/dev/null)"
+            say run "$id $name $state ${status:--} $(cat "$run$name.toplevel" 2>/dev/null)"
         done
     done
 }

@@ -29,6 +29,8 @@ type Record struct {
 	Progress *Progress `json:"progress,omitempty"`
 	// Result closes a node.
 	Result *Result `json:"result,omitempty"`
+	// Status is what a host was seen to be, where that is all that was asked.
+	Status *Status `json:"status,omitempty"`
 	// Summary closes the stream.
 	Summary *Summary `json:"summary,omitempty"`
 }
@@ -60,6 +62,9 @@ type Announce struct {
 	Host     string `json:"host"`
 	User     string `json:"user"`
 	Toplevel string `json:"toplevel"`
+	// Rollback says that the host goes to an earlier generation of its own;
+	// Toplevel is empty then.
+	Rollback bool `json:"rollback,omitempty"`
 }
 
 // PhaseName names a step of the deploy.
@@ -132,6 +137,32 @@ type Result struct {
 	From    *State  `json:"from,omitempty"`
 	To      *State  `json:"to,omitempty"`
 	Seconds float64 `json:"seconds"`
+}
+
+// Status tells a host's state beside the wanted one.
+type Status struct {
+	Time time.Time `json:"time"`
+	Node string    `json:"node"`
+	// Verdict says why the host could not be asked; empty when it answered.
+	Verdict verdict.Verdict `json:"verdict,omitempty"`
+	Reason  string          `json:"reason,omitempty"`
+	// Wanted is the node's toplevel; empty when it was not asked for or does not evaluate.
+	Wanted string `json:"wanted,omitempty"`
+	// Drift says in what the host differs from the wanted system; empty when it doesn't.
+	Drift []string `json:"drift"`
+	State
+	Booted      string   `json:"booted,omitempty"`
+	Container   string   `json:"container,omitempty"`
+	FailedUnits []string `json:"failedUnits"`
+	// Lists are what an unfinished switch left to do.
+	Lists      []string `json:"lists"`
+	LockHolder string   `json:"lockHolder,omitempty"`
+	// NeedsReboot are the parts of the running system that run only after a reboot.
+	NeedsReboot []string `json:"needsReboot"`
+	// Runs are deploy-ssh's own records on the host since its boot, each
+	// "ID NAME: how it ended".
+	Runs    []string `json:"runs"`
+	Seconds float64  `json:"seconds"`
 }
 
 // Summary closes a run.

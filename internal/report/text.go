@@ -30,7 +30,8 @@ type Text struct {
 	// NoProgress drops progress records.
 	NoProgress bool
 
-	results []Result
+	results  []Result
+	statuses []Status
 }
 
 // Handle implements [Handler].
@@ -47,11 +48,14 @@ func (t *Text) Handle(r Record) error {
 		return nil
 	case r.Announce != nil:
 		a := r.Announce
-		what := "deploying " + systemName(a.Toplevel)
-		if a.Toplevel == "" {
-			what = "no system to deploy"
+		what := "deploying " + systemName(a.Toplevel) + " to"
+		switch {
+		case a.Rollback:
+			what = "going back on"
+		case a.Toplevel == "":
+			what = "no system to deploy to"
 		}
-		return t.say("", "[%d/%d] %s: %s to %s", a.Index, a.Total, a.Node, what, login(a.User, a.Host))
+		return t.say("", "[%d/%d] %s: %s %s", a.Index, a.Total, a.Node, what, login(a.User, a.Host))
 	case r.Progress != nil:
 		if t.NoProgress {
 			return nil
@@ -67,6 +71,9 @@ func (t *Text) Handle(r Record) error {
 		return t.phase(*r.Phase)
 	case r.Result != nil:
 		return t.result(*r.Result)
+	case r.Status != nil:
+		t.statuses = append(t.statuses, *r.Status)
+		return nil
 	case r.Summary != nil:
 		return t.summary(*r.Summary)
 	}
@@ -110,6 +117,10 @@ func (t *Text) result(r Result) error {
 // summary prints the table and, for each node that is not as wanted, what
 // happened, what it means and what to do.
 func (t *Text) summary(s Summary) error {
+	if len(t.statuses) > 0 {
+		_, err := io.WriteString(t.Out, statusTable(t.statuses, s))
+		return err
+	}
 	var b strings.Builder
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "NODE\tVERDICT\tGENERATION\tTIME")

@@ -189,6 +189,7 @@ const (
 	ExitUsage       = 2 // usage, map or settings error; no host was contacted
 	ExitUnknown     = 3
 	ExitDegraded    = 4
+	ExitDrift       = 5 // of status alone: a host is not as wanted
 	ExitInterrupted = 130
 )
 

@@ -486,3 +486,64 @@ func TestContainer(t *testing.T) {
 		}},
 	})
 }
+
+// Rollback and status, through the program as a person calls it.
+func TestRollbackAndStatus(t *testing.T) {
+	t.Parallel()
+	w, r := faultsWorld(t)
+	web1 := r.Host("web1")
+	ctx := t.Context()
+	call := func(args string, want int) string {
+		t.Helper()
+		out, err := w.Deployer.Run(ctx, "cd "+w.Flake+" && "+w.Program+" "+args)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out.Code != want {
+			t.Fatalf("%s: exit code %d, want %d\n%s%s", args, out.Code, want, out.Stdout, out.Stderr)
+		}
+		return out.Stdout + out.Stderr
+	}
+	has := func(text string, words ...string) {
+		t.Helper()
+		for _, word := range words {
+			if !strings.Contains(text, word) {
+				t.Errorf("%q is missing in:\n%s", word, text)
+			}
+		}
+	}
+	is := func(want string) {
+		t.Helper()
+		out, err := web1.Sh(ctx, `r=$(readlink -f /run/current-system); b=$(`+scenario.BootEntry+`); echo "${r##*test-} ${b##*test-} $(readlink /nix/var/nix/profiles/system)"`)
+		if err != nil || strings.TrimSpace(out) != want {
+			t.Errorf("the host runs, boots and has the profile %q (%v), want %q", strings.TrimSpace(out), err, want)
+		}
+	}
+	call("rollback .#good", 1) // there is nothing before the first generation
+	is("first first system-1-link")
+	call(".#good --settle 0s", 0)
+	call(".#other --settle 0s", 0)
+	is("other other system-3-link")
+	has(call("status .#other", 0), "web1  as wanted  3", "1 node as wanted")
+	has(call("status .#good", 5), "drift", "runs another system; boots another system")
+	has(call("rollback .#good --settle 0s", 0), "web1: going back", "3 → 2", "switched")
+	is("good good system-2-link")
+	has(call("rollback .#good --to 3 --settle 0s", 0), "2 → 3")
+	is("other other system-3-link")
+	has(call("rollback .#good --to 9 --settle 0s", 1), "no generation 9")
+	// A switch that was not finished: back means to what the profile leads to.
+	call(".#unit-fails --settle 0s", 4)
+	is("unit-fails other system-3-link")
+	has(call("status .#unit-fails --no-eval", 5), "boots another system", "failed units: fault.service", "test: ended with 4")
+	call("rollback .#good --settle 0s", 0)
+	is("other other system-3-link")
+	call("rollback .#good --goal push", 2)
+	if _, err := web1.Sh(ctx, "systemctl mask --runtime --now ssh.service"); err != nil {
+		t.Fatal(err)
+	}
+	has(call("status .#good", 1), "unreachable", "Connection refused")
+	records := call("status .#good --json --connect-timeout 2s", 1)
+	if !strings.Contains(records, `"status":{`) || !strings.Contains(records, `"verdict":"unreachable"`) {
+		t.Errorf("no status record:\n%s", records)
+	}
+}
