@@ -43,6 +43,8 @@ const faultsFlake = `{
           faults.switch = { exit = code; inherit moved; warn = true; };
         });
       }) [ true false ]) [ 0 1 2 4 11 100 101 126 127 137 255 ]);
+      slower = node (toplevels.mkToplevel { name = "slower"; faults.activateSeconds = 6; });
+      bulky = node (toplevels.mkToplevel { name = "bulky"; payload.incompressible = 209715200; });
       slow = node (toplevels.mkToplevel { name = "slow"; faults.activateSeconds = 8; });
       big = node (toplevels.mkToplevel { name = "big"; payload.compressible = 20971520; });
     };
