@@ -42,6 +42,14 @@ func (d *deployment) connect(ctx context.Context) step {
 		}
 		d.system = system
 	}
+	if d.fleet.Open != nil {
+		transport, err := d.fleet.Open(ctx, d.node)
+		if err != nil {
+			return d.unreached(ctx, err)
+		}
+		d.transport = transport
+		return step{detail: "connected"}
+	}
 	id := d.identity()
 	if d.fleet.RequirePins && (!id.Pinned || len(id.Weakened) > 0) {
 		return end(verdict.Unpinned, "host key "+id.Trust())
@@ -94,6 +102,9 @@ func (d *deployment) known(probe func(context.Context) step) func(context.Contex
 		}
 		if why != "" {
 			return end(verdict.WrongHost, why)
+		}
+		if d.login == nil {
+			return s
 		}
 		if took := d.login.Login + d.login.Answer; took >= slowLogin {
 			s.notes = append(s.notes, fmt.Sprintf("slow login: %.0f s until the host's first answer", took.Seconds()))

@@ -67,6 +67,8 @@ type Fleet struct {
 	// Identities are the ways to the nodes, by name, all of them checked before the
 	// first connection. A node that didn't evaluate has none.
 	Identities map[string]*ssh.Identity
+	// Open connects to a node by another transport than SSH; nil means SSH.
+	Open func(context.Context, plan.Node) (Transport, error)
 	// RequirePins refuses nodes without a pinned host key that holds.
 	RequirePins bool
 	Copier      Copier
