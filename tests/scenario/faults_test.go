@@ -43,6 +43,11 @@ const faultsFlake = `{
           faults.switch = { exit = code; inherit moved; warn = true; };
         });
       }) [ true false ]) [ 0 1 2 4 11 100 101 126 127 137 255 ]);
+      vast = node (toplevels.mkToplevel { name = "vast"; faults.log = "vast"; });
+      starting = node (toplevels.mkToplevel {
+        name = "starting";
+        units."starts-slowly.service" = { wantedBy = [ "multi-user.target" ]; text = "[Service]\nType=oneshot\nExecStart=/bin/sleep 8\n"; };
+      });
       slower = node (toplevels.mkToplevel { name = "slower"; faults.activateSeconds = 6; });
       bulky = node (toplevels.mkToplevel { name = "bulky"; payload.incompressible = 209715200; });
       slow = node (toplevels.mkToplevel { name = "slow"; faults.activateSeconds = 8; });
@@ -367,6 +372,27 @@ func TestFaultsOfSystemd(t *testing.T) {
 		{fault: "confirmed", attribute: "other", flags: "--confirm 10s", want: verdict.Switched, check: func(ctx context.Context, _ scenario.Result) error {
 			return on(web1, "! systemctl is-active 'deploy-ssh-*-back.service'")(ctx)
 		}},
+		{fault: "bus restarted while a unit starts", attribute: "starting", at: "^restarting sysinit-reactivation", during: sh("sleep 2; systemctl restart dbus.service"), after: sh("systemctl restart systemd-logind"),
+			want: verdict.Partial, code: 1, reason: "Failed to process dbus messages while waiting for jobs"},
+		{fault: "after the restarted bus", attribute: "starting", want: verdict.Switched},
+		{fault: "boot entry with a dead bus", attribute: "good", flags: "--goal boot", before: sh("systemctl stop dbus.socket dbus.service"), after: sh("systemctl start dbus.socket dbus.service; systemctl restart systemd-logind"), want: verdict.Staged},
+		{fault: "address gone for a while", attribute: "slow", at: going,
+			during: func(ctx context.Context) error {
+				if err := web1.Unplug(ctx); err != nil {
+					return err
+				}
+				time.Sleep(5 * time.Second)
+				return web1.Plug(ctx)
+			}, want: verdict.Switched},
+		{fault: "log of 100 MB", attribute: "vast", flags: "--no-progress", want: verdict.Switched},
+		{fault: "start job hangs, named meanwhile", attribute: "unit-hangs", flags: "--switch-timeout 34s", want: verdict.TimedOut, code: 1, reason: "start of fault.service",
+			check: func(_ context.Context, got scenario.Result) error {
+				if lines := strings.Join(got.Lines, "\n"); !strings.Contains(lines, "systemd is still at: start of fault.service (30s)") {
+					return fmt.Errorf("the job waited for was not named meanwhile:\n%s", lines)
+				}
+				return nil
+			}},
+		{fault: "after the named one", attribute: "good", want: verdict.Switched},
 		{fault: "bus frozen during activation", attribute: "slow", at: going, during: sh("pid=$(systemctl show -P MainPID dbus.service); kill -STOP $pid; sleep 8; kill -CONT $pid"), want: verdict.Switched},
 	})
 }

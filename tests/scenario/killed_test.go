@@ -125,3 +125,28 @@ kill -%s %s; for i in $(seq 300); do kill -0 %[3]s 2>/dev/null || break; sleep 0
 		})
 	}
 }
+
+// With --confirm a host goes back by itself, also when the deployer is gone.
+func TestConfirmWithoutDeployer(t *testing.T) {
+	t.Parallel()
+	_, r := faultsWorld(t)
+	web1 := r.Host("web1")
+	ctx := t.Context()
+	before := running(t, ctx, web1)
+	pid, err := start(ctx, r, "slower --confirm 3s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := web1.Sh(ctx, "for i in $(seq 300); do grep -qs 'takes its time: 3' /run/deploy-ssh/*-*/test.log && exit 0; sleep 0.1; done; exit 1"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Deployer.Sh(ctx, "kill -KILL "+pid); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := web1.Sh(ctx, "for i in $(seq 300); do [ -e /run/deploy-ssh/*-*/back.result ] && break; sleep 0.1; done; cat /run/deploy-ssh/*-*/back.*; grep -q 'exit-status 0' /run/deploy-ssh/*-*/back.result"); err != nil {
+		t.Fatalf("the host did not go back: %v\n%s", err, out)
+	}
+	if after := running(t, ctx, web1); after != before {
+		t.Errorf("the host %s, before: %s", after, before)
+	}
+}

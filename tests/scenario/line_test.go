@@ -64,6 +64,13 @@ func TestLineCutDuringSwitch(t *testing.T) {
 			if err != nil || strings.TrimSpace(n) != "1" {
 				t.Errorf("the host was switched %q times, want once (%v)", n, err)
 			}
+			if tt.want == verdict.Unknown {
+				// Later, the host tells.
+				out, err := w.Deployer.Run(ctx, "cd "+w.Flake+" && "+w.Program+" status .#"+tt.attribute)
+				if err != nil || !strings.Contains(out.Stdout, "test: ended with 0") || !strings.Contains(out.Stdout, "boots another system") {
+					t.Errorf("status does not tell how the switch ended: %v\n%s%s", err, out.Stdout, out.Stderr)
+				}
+			}
 			if tt.want == verdict.Switched {
 				log := strings.Join(got.HostLines, "\n")
 				for i := 1; i <= 8; i++ {

@@ -109,8 +109,9 @@ type Result struct {
 	// Code is the program's exit code, Stderr its standard error.
 	Code   int
 	Stderr string
-	// HostLines are what the host printed during the switch.
-	HostLines []string
+	// HostLines are what the host printed during the switch, Lines what the
+	// program itself said meanwhile.
+	HostLines, Lines []string
 }
 
 // Result deploys an attribute and returns what became of a node. env goes in
@@ -122,8 +123,12 @@ func (w World) Result(ctx context.Context, attribute, env, node string, flags ..
 	}
 	result := Result{Result: r.results()[node], Code: r.Code, Stderr: r.Stderr}
 	for _, record := range r.Records {
-		if p := record.Progress; p != nil && p.Node == node && p.FromHost {
+		switch p := record.Progress; {
+		case p == nil || p.Node != node:
+		case p.FromHost:
 			result.HostLines = append(result.HostLines, p.Text)
+		default:
+			result.Lines = append(result.Lines, p.Text)
 		}
 	}
 	if result.Verdict == "" {

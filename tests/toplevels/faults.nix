@@ -38,6 +38,8 @@ let
   logs = {
     # 8 MiB of numbered lines
     "huge" = "seq -f 'activation line %.0f: the quick brown fox jumps over the lazy dog' 120000";
+    # 100 MB of them
+    "vast" = "seq -f 'activation line %.0f: the quick brown fox jumps over the lazy dog' 1500000";
     # every byte, escape sequences, broken UTF-8, no last newline
     "binary" = ''
       printf '\033[31mred\033[0m \033]0;title\007 \xff\xfe\x00\x01 caf\xe9\r\n'
