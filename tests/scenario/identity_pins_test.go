@@ -26,6 +26,21 @@ func TestIdentity(t *testing.T) {
 		{"ManInTheMiddle", manInTheMiddle},
 		{"RequirePins", requirePins},
 		{"WrongHost", wrongHosts},
+		{"EveryConnection", everyConnection},
+		{"Jumps", jumps},
+		{"ReconnectToAnotherKey", reconnectToAnotherKey},
+		{"UsersMaster", usersMaster},
+		{"HostKeys", showsHostKeys},
+		{"ExplainAndCheck", explainAndCheck},
+		{"RefusedBefore", refusedBefore},
+		{"NothingToLoginWith", nothingToLoginWith},
+		{"Signals", signals},
+		{"Addresses", addresses},
+		{"Users", users},
+		{"Certificates", certificates},
+		{"Noise", noise},
+		{"LoginShells", loginShells},
+		{"Waits", waits},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w.fresh(t)
@@ -184,23 +199,26 @@ func operatorWins(t *testing.T, w *identities) {
 
 // A pin holds whatever the name, the port and the alias are (case 4).
 func pinHolds(t *testing.T, w *identities) {
-	for name, way := range map[string][]string{
-		"name and port": {"Port=2201"},
-		"HostName":      {"Port=2201", "HostName=" + w.web1.Addr},
-		"HostKeyAlias":  {"Port=2201", "HostKeyAlias=something"},
-		"hashed":        {"Port=2201", "HashKnownHosts=yes"},
-		"all of it":     {"Port=2201", "HostName=" + w.web1.Addr, "HostKeyAlias=x", "HashKnownHosts=yes", "CheckHostIP=yes"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			o := w.deploy(t, "web1", pinned("web1", otherKey+"\n"+w.key1, way...))
-			o.want(t, "web1", verdict.Unchanged)
-			if want := "host key as pinned"; !strings.Contains(o.detail("web1"), want) {
-				t.Errorf("the record says %q, want %q", o.detail("web1"), want)
-			}
-			if strings.Contains(strings.Join(o.results["web1"].Notes, " "), "weakened") {
-				t.Errorf("a pin that holds is called weakened: %q", o.results["web1"].Notes)
-			}
-		})
+	nodes := map[string]any{}
+	ways := [][]string{
+		{"Port=2201", "HostName=web1"},
+		{"Port=2201", "HostName=" + w.web1.Addr},
+		{"Port=2201", "HostName=web1", "HostKeyAlias=something"},
+		{"Port=2201", "HostName=web1", "HashKnownHosts=yes"},
+		{"Port=2201", "HostName=" + w.web1.Addr6, "HostKeyAlias=x", "HashKnownHosts=yes", "CheckHostIP=yes"},
+	}
+	for i, way := range ways {
+		nodes[fmt.Sprintf("k%d", i)] = map[string]any{"hostKey": otherKey + "\n" + w.key1, "options": way}
+	}
+	settings, err := json.Marshal(map[string]any{"nodes": nodes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := w.deploy(t, "some", string(settings))
+	for i, way := range ways {
+		if got, want := all.detail(fmt.Sprintf("k%d", i)), "connected, host key as pinned"; got != want {
+			t.Errorf("%q: the record says %q, want %q\n%s", way, got, want, all.Stderr)
+		}
 	}
 	// The operator's file may rewrite the name, which is said.
 	w.write(t, w.rig.Deployer, "/root/client.conf", "Host web1\n    HostName "+w.web1.Addr+"\n    Port 2201\n    HostKeyAlias y\n", 0o600)
@@ -339,7 +357,7 @@ func manInTheMiddle(t *testing.T, w *identities) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			since, sent := w.now(t, w.web2), evil.Sent()
-			o := w.deploy(t, "new.\\\"0\\\"", settings)
+			o := w.deploy(t, fresh(0), settings)
 			o.want(t, "web1", verdict.HostKeyRefused)
 			if n := w.authRequests(t, w.web2, since); n != 0 {
 				t.Errorf("the man in the middle saw %d login requests, want none", n)

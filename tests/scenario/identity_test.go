@@ -119,11 +119,12 @@ type outcome struct {
 	results map[string]report.Result
 }
 
-// program calls the program in the flake's folder; env goes in front of it.
+// program calls the program in the flake's folder; env goes in front of it. The race
+// detector would sleep for a second at each end.
 func (w *identities) program(t *testing.T, env, args string) outcome {
 	t.Helper()
 	out, err := w.rig.Deployer.Run(t.Context(), rig.Cmd{Args: []string{"/bin/sh", "-c",
-		"cd " + rigworld.Flake + " && PATH=/root/bin:$PATH && export PATH && " + env + " exec " + rigworld.Program + " " + args}})
+		"cd " + rigworld.Flake + " && export PATH=/root/bin:$PATH GORACE=atexit_sleep_ms=0 && " + env + " exec " + rigworld.Program + " " + args}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +139,7 @@ func (w *identities) deploy(t *testing.T, attribute, settings string, flags ...s
 		w.write(t, w.rig.Deployer, "/root/settings.json", settings, 0o644)
 		env = `DEPLOY_SSH_NODES="$(cat /root/settings.json)"`
 	}
-	o := w.program(t, env, ".#"+attribute+" --json --settle 0s "+strings.Join(flags, " "))
+	o := w.program(t, env, "'.#'"+attribute+" --json --settle 0s "+strings.Join(flags, " "))
 	o.results = map[string]report.Result{}
 	for line := range strings.Lines(o.Stdout) {
 		var record report.Record
@@ -222,7 +223,10 @@ func (w *identities) logged(t *testing.T, h *rig.Host, since, words string) int 
 	return n
 }
 
-// pin is the settings of one node with a pinned key and options.
+// fresh is the attribute of a system that only one test deploys; N is below 20.
+func fresh(n int) string { return fmt.Sprintf(`'new."%d"'`, n) }
+
+// pinned is the settings of one node with a pinned key and options.
 func pinned(node, hostKey string, options ...string) string {
 	text, err := json.Marshal(map[string]any{"nodes": map[string]any{node: map[string]any{"hostKey": hostKey, "options": options}}})
 	if err != nil {
@@ -272,7 +276,9 @@ func (w *identities) ownSSHD(t *testing.T, h *rig.Host, lines string) int {
 	name := fmt.Sprintf("/root/sshd-%d", port)
 	w.write(t, h, name, fmt.Sprintf("%sPort %d\n%sUsePAM yes\nLogLevel DEBUG1\nPidFile %s.pid\nPerSourcePenalties no\nSubsystem sftp internal-sftp\n", lines, port, hostKey, name), 0o600)
 	w.sh(t, h, fmt.Sprintf("/usr/sbin/sshd -f %s -E %[1]s.log && for i in $(seq 100); do [ -s %[1]s.pid ] && exit 0; sleep 0.05; done; exit 1", name))
-	t.Cleanup(func() { _, _ = h.Sh(context.Background(), fmt.Sprintf("kill $(cat %s.pid)", name)) })
+	t.Cleanup(func() {
+		_, _ = h.Sh(context.Background(), fmt.Sprintf("kill -CONT $(cat %[1]s.pid); kill $(cat %[1]s.pid)", name))
+	})
 	return port
 }
 
