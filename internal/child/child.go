@@ -131,7 +131,7 @@ func (l Local) Start(ctx context.Context, c Command) (*exec.Cmd, error) {
 	cmd.Stdin = c.Stdin
 	cmd.Stdout = c.Stdout
 	cmd.Stderr = c.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.SysProcAttr = sysProcAttr()
 	cmd.Cancel = func() error {
 		// The whole group: a build tool's own children must hear it too.
 		return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)

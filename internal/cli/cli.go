@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/deploy-ssh/deploy-ssh/internal/child"
+	"github.com/deploy-ssh/deploy-ssh/internal/ssh"
 	"github.com/deploy-ssh/deploy-ssh/internal/verdict"
 	"github.com/deploy-ssh/deploy-ssh/nix"
 )
@@ -84,6 +85,10 @@ func joinOptions(args []string) []string {
 	}
 	return out
 }
+
+// Abandon removes the private files of the runs of this process, for a program
+// that has been told twice to end.
+func Abandon() { ssh.Abandon() }
 
 // exitCode ends the program without another word.
 type exitCode int

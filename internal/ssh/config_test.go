@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/deploy-ssh/deploy-ssh/internal/child"
@@ -168,6 +169,34 @@ func TestRunDir(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(base, "*")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
+}
+
+// Runs that begin at the same moment don't sweep each other away.
+func TestRunDirsAtOnce(t *testing.T) {
+	base, err := os.MkdirTemp("/tmp", "b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(base)
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 100 {
+				d, err := NewRunDir(func(string) string { return base })
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if _, err := d.Write("file", "text"); err != nil {
+					t.Error(err)
+				}
+				if err := d.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
 }
 
 func TestClassify(t *testing.T) {
