@@ -143,7 +143,8 @@ func Prepare(ctx context.Context, r *rig.Rig, binary, flake string) error {
 
 // BuildToplevel builds an attribute of the flake on the deployer.
 func BuildToplevel(ctx context.Context, r *rig.Rig, attribute string) (string, error) {
-	out, err := r.Deployer.Sh(ctx, "cd "+Flake+" && nix build --no-link --print-out-paths "+attribute)
+	// Nix 2.8 can't print the path.
+	out, err := r.Deployer.Sh(ctx, "cd "+Flake+" && nix build -o /root/built "+attribute+" && readlink -f /root/built")
 	return strings.TrimSpace(out), err
 }
 
