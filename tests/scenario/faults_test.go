@@ -22,6 +22,8 @@ const faultsFlake = `{
   outputs = { self }:
     let
       toplevels = import ./toplevels { };
+      dying = seconds: { "late.service" = { wantedBy = [ "multi-user.target" ]; text = "[Service]\nExecStart=/bin/sh -c 'sleep ${toString seconds}; exit 3'\n"; }; };
+      failing = { "old.service" = { wantedBy = [ "multi-user.target" ]; text = "[Service]\nType=oneshot\nExecStart=/bin/false\n"; }; };
       node = toplevel: [ { name = "web1"; host = "web1"; inherit toplevel; ssh.options = [ "Port=2201" ]; } ];
     in
     builtins.mapAttrs (_: node) (import ./toplevels/examples-of-faults.nix toplevels)
@@ -35,7 +37,16 @@ const faultsFlake = `{
         sudo2 = { defaults.elevate = "sudo"; nodes = node (toplevels.mkToplevel { name = "sudo2"; }); };
         doas = { nodes = [ (builtins.head (node (toplevels.mkToplevel { name = "doas"; })) // { elevate = "doas"; }) ]; };
       };
+      # Units that die some seconds after they started, and one that always fails.
+      dies2 = node (toplevels.mkToplevel { name = "dies2"; units = dying 2; });
+      dies6 = node (toplevels.mkToplevel { name = "dies6"; units = dying 6; });
+      flaps = node (toplevels.mkToplevel { name = "flaps"; units."flaps.service" = { wantedBy = [ "multi-user.target" ]; text = "[Service]\nRestart=always\nRestartSec=60\nExecStart=/bin/sh -c 'sleep 2; exit 3'\n"; }; });
+      old = node (toplevels.mkToplevel { name = "old"; units = failing; });
+      oldDies = node (toplevels.mkToplevel { name = "old-dies"; units = failing // dying 2; });
+      broken2 = node (toplevels.mkToplevel { name = "broken2"; faults.unit = "fails"; });
+      blind = node (toplevels.mkToplevel { name = "blind"; units = dying 2 // { "blinds.service" = { wantedBy = [ "multi-user.target" ]; text = "[Service]\nType=oneshot\nExecStart=/bin/sh -c '(sleep 1; chmod -x /usr/bin/systemctl) &'\nKillMode=none\n"; }; }; });
       hangs = node (toplevels.mkToplevel { name = "hangs"; faults.activateSeconds = 100000; });
+      grub = node (toplevels.mkToplevel { name = "grub"; loader = "grub"; });
       exits = builtins.listToAttrs (builtins.concatMap (code: map (moved: {
         name = "c${toString code}${if moved then "true" else "false"}";
         value = node (toplevels.mkToplevel {
@@ -574,4 +585,62 @@ func TestRollbackAndStatus(t *testing.T) {
 	if !strings.Contains(records, `"status":{`) || !strings.Contains(records, `"verdict":"unreachable"`) {
 		t.Errorf("no status record:\n%s", records)
 	}
+}
+
+// False successes that somebody found by trying: failures that only look old, or
+// that come too late, or that can't be seen.
+func TestFaultsThatHide(t *testing.T) {
+	t.Parallel()
+	w, r := faultsWorld(t)
+	web1 := r.Host("web1")
+	sh := func(script string) func(context.Context) error { return on(web1, script) }
+	play(t, w, web1, []row{
+		{fault: "good", attribute: "good", want: verdict.Switched},
+		{fault: "broken", attribute: "unit-fails", want: verdict.Degraded, code: 4, reason: "fault.service"},
+		{fault: "a mend that mends nothing", attribute: "broken2", want: verdict.Degraded, code: 4, reason: "fault.service"},
+		{fault: "the failure wiped by hand", attribute: "broken2", before: sh("systemctl reset-failed"), want: verdict.Degraded, code: 4, reason: "fault.service"},
+		{fault: "mended at last", attribute: "good", want: verdict.Switched},
+		{fault: "an old failure, accepted", attribute: "old", flags: "--accept-degraded", want: verdict.Switched, note: "old.service"},
+		{fault: "a late failure behind an old one", attribute: "oldDies", flags: "--settle 4s", want: verdict.Degraded, code: 4, reason: "late.service"},
+		{fault: "good again", attribute: "good", want: verdict.Switched},
+		{fault: "a unit that flaps", attribute: "flaps", flags: "--settle 4s", want: verdict.Degraded, code: 4, reason: "flaps.service"},
+		{fault: "good after that", attribute: "good", want: verdict.Switched},
+		{fault: "failed units can't be listed", attribute: "blind", flags: "--settle 4s", after: sh("chmod +x /usr/bin/systemctl"), want: verdict.Unknown, code: 3, reason: "could not be listed"},
+		{fault: "seeing again", attribute: "good", want: verdict.Switched},
+		{fault: "deployer killed while units settle", attribute: "dies6", flags: "--settle 8s", before: func(ctx context.Context) error {
+			pid, err := start(ctx, r, "dies6 --settle 10s")
+			if err == nil {
+				_, err = web1.Sh(ctx, "for i in $(seq 200); do [ \"$(cat /run/current-system/nixos-version)\" = 25.11.test-dies6 ] && ls /run/deploy-ssh/*-*/test.result >/dev/null 2>&1 && exit 0; sleep 0.1; done; exit 1")
+			}
+			if err == nil {
+				_, err = r.Deployer.Sh(ctx, "kill -KILL "+pid)
+			}
+			return err
+		}, want: verdict.Degraded, code: 4, reason: "late.service"},
+		{fault: "good after the killed one", attribute: "good", want: verdict.Switched},
+		{fault: "/run full at the end", attribute: "slow", at: "takes its time: 2",
+			before: sh("rm -rf /run/deploy-ssh; mkdir -m 0700 /run/deploy-ssh; mount -t tmpfs -o size=256k,mode=0700 tmpfs /run/deploy-ssh"),
+			during: sh("head -c 1000000 /dev/zero >/run/deploy-ssh/fill 2>/dev/null; true"), after: sh("umount /run/deploy-ssh"),
+			want: verdict.Partial, code: 1, reason: "left no result"},
+		{fault: "after the full /run", attribute: "slow", want: verdict.Switched},
+		{fault: "rebooted while the boot entry is made", attribute: "loader-slow", at: "^finished switching\\|^the following new units\\|^setting up", during: sh("for i in $(seq 100); do ls /run/deploy-ssh/*-*/boot.log >/dev/null 2>&1 && break; sleep 0.1; done; sleep 1; systemctl reboot --force"),
+			want: verdict.Rebooted, code: 1},
+		{fault: "lock held longer than the limit", attribute: "other", flags: "--switch-timeout 3s", before: sh(fmt.Sprintf(hold, 604)), after: sh("kill $(pgrep -f '^sleep 604')"),
+			want: verdict.Locked, code: 1, reason: "sleep 604", stays: true, check: func(ctx context.Context, _ scenario.Result) error {
+				return on(web1, `[ -z "$(systemctl list-units --state=failed --plain --no-legend 'deploy-ssh-*')" ]`)(ctx)
+			}},
+		{fault: "nothing left behind", attribute: "good", want: verdict.Switched, check: func(ctx context.Context, _ scenario.Result) error {
+			return on(web1, "ls /nix/var/nix/gcroots; ! ls /nix/var/nix/gcroots/deploy-ssh* 2>/dev/null")(ctx)
+		}},
+	})
+}
+
+// Boot loaders other than systemd-boot are read and proven too.
+func TestBootLoaders(t *testing.T) {
+	t.Parallel()
+	w, r := faultsWorld(t)
+	play(t, w, r.Host("web1"), []row{
+		{fault: "grub", attribute: "grub", flags: "--goal switch", want: verdict.Switched},
+		{fault: "grub again", attribute: "grub", flags: "--goal switch", want: verdict.Unchanged},
+	})
 }
