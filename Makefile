@@ -7,10 +7,11 @@ RIG = $(GO) run ./tests/rig/cmd/rig
 build: ## the program, in bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/deploy-ssh ./cmd/deploy-ssh
 
+# Without Go's test cache, which doesn't see the sources of what tests build with `go build`.
 test: deps ## everything: format, vet, unit tests, real hosts
 	@out=$$(gofmt -l .); [ -z "$$out" ] || { echo "not gofmt-ed: $$out"; exit 1; }
 	$(GO) vet ./...
-	RIG=required $(GO) test -race -timeout 40m ./...
+	RIG=required $(GO) test -race -count=1 -timeout 40m ./...
 
 demo: deps ## two real hosts, deployed to, and left running to look at
 	$(RIG) demo

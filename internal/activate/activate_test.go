@@ -13,6 +13,7 @@ import (
 
 	"github.com/deploy-ssh/deploy-ssh/internal/facts"
 	"github.com/deploy-ssh/deploy-ssh/internal/ssh"
+	"github.com/deploy-ssh/deploy-ssh/internal/tooltest"
 	"github.com/deploy-ssh/deploy-ssh/internal/verdict"
 )
 
@@ -165,10 +166,7 @@ func TestScriptsParse(t *testing.T) {
 	boot, dry, confirmed := r, r, r
 	boot.Action, dry.Action = Boot, DryActivate
 	confirmed.Confirm, confirmed.Old = time.Minute, "/nix/store/y-nixos"
-	for _, sh := range []string{"sh", "dash", "bash", "mksh"} {
-		if _, err := exec.LookPath(sh); err != nil {
-			continue
-		}
+	for _, sh := range tooltest.Shells(t) {
 		for i, text := range []string{startScript(r, 0, false), startScript(boot, 0, false), startScript(dry, 0, false), startScript(confirmed, 17, true), attachScript(r, 17),
 			confirmScript(confirmed, true), confirmScript(r, false), backScript(confirmed, 3), tidyScript(r.ID), header(r) + facts.LockFunctions + runText, header(r) + endText, backText} {
 			cmd := exec.Command(sh, "-n")

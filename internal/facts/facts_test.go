@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/deploy-ssh/deploy-ssh/internal/tooltest"
 	"github.com/deploy-ssh/deploy-ssh/internal/verdict"
 )
 
@@ -107,10 +108,7 @@ func TestBootEntry(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			for _, sh := range []string{"dash", "bash", "mksh", "sh"} {
-				if _, err := exec.LookPath(sh); err != nil {
-					continue
-				}
+			for _, sh := range tooltest.Shells(t) {
 				cmd := exec.Command(sh, "-c", Functions+"\nboot_entry")
 				cmd.Env = append(os.Environ(), "root="+root)
 				out, err := cmd.CombinedOutput()

@@ -4,13 +4,13 @@ package nixtest
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/deploy-ssh/deploy-ssh/internal/child"
+	"github.com/deploy-ssh/deploy-ssh/internal/tooltest"
 )
 
 // Platform is this machine as Nix names it, such as x86_64-linux.
@@ -26,16 +26,10 @@ type Store struct {
 	Dir string
 }
 
-// New makes an empty store. Without Nix the test is skipped, or fails when
-// the environment has RIG=required.
+// New makes an empty store. It needs Nix, as [tooltest.Need] says.
 func New(t testing.TB) Store {
 	t.Helper()
-	if _, err := exec.LookPath("nix"); err != nil {
-		if os.Getenv("RIG") == "required" {
-			t.Fatalf("RIG=required: %v", err)
-		}
-		t.Skipf("no Nix on this machine: %v", err)
-	}
+	tooltest.Need(t, "nix")
 	// Nix wants a store directory that no symbolic link leads to.
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/deploy-ssh/deploy-ssh/internal/child"
+	"github.com/deploy-ssh/deploy-ssh/internal/tooltest"
 )
 
 // effective asks the real ssh what a connection to host would use.
@@ -34,9 +35,7 @@ func effective(t *testing.T, config, host string) map[string]string {
 // client is one whose runs leave nothing behind.
 func client(t *testing.T) *Client {
 	t.Helper()
-	if _, err := exec.LookPath("ssh"); err != nil {
-		t.Skip("no ssh on this machine")
-	}
+	tooltest.Need(t, "ssh")
 	dir, err := NewRunDir(func(string) string { return "" })
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/deploy-ssh/deploy-ssh/internal/tooltest"
 )
 
 const marker = "deploy-ssh-00112233445566778899aabbccddeeff"
@@ -91,10 +93,7 @@ func FuzzFrame(f *testing.F) {
 
 // The wrapped script in real shells: status, empty input, and nothing at all when cut.
 func TestWrap(t *testing.T) {
-	for _, sh := range []string{"sh", "dash", "bash", "mksh"} {
-		if _, err := exec.LookPath(sh); err != nil {
-			continue
-		}
+	for _, sh := range tooltest.Shells(t) {
 		run := func(text string) (string, *frame) {
 			var body bytes.Buffer
 			f := newFrame(marker, &body)

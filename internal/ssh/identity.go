@@ -118,6 +118,13 @@ func (c *Client) Prepare(ctx context.Context, name string, s Settings) (*Identit
 			return nil, fmt.Errorf("preparing the connection of %s: %w", name, err)
 		}
 	}
+	for i, item := range s.Options {
+		// The one keyword of which ssh refuses more on its command line than in a file:
+		// a user with characters that a shell would act on, in a ProxyCommand's %r.
+		if strings.EqualFold(optionKey(item), "User") && err == nil {
+			problems = append(problems, id.refusedOption(ctx, i)...)
+		}
+	}
 	if s.Key != "" {
 		if err := c.checkKeyOnce(ctx, c.absolute(s.Key), c.agentSocket(id.Effective)); err != nil {
 			problems = append(problems, Problem{Field: "key", Text: err.Error()})
@@ -227,12 +234,8 @@ func (id *Identity) refusedOptions(ctx context.Context, err error) []Problem {
 		return nil
 	}
 	var problems []Problem
-	for i, item := range id.Settings.Options {
-		_, err := id.client.ask(ctx, "-F", "none", "-o", item, "--", id.Settings.Host)
-		var refused *child.Error
-		if errors.As(err, &refused) && refused.Cause == nil {
-			problems = append(problems, Problem{Field: "options", Index: i, Text: fmt.Sprintf("%q: ssh refuses it: %s", item, ownWords(refused.Stderr))})
-		}
+	for i := range id.Settings.Options {
+		problems = append(problems, id.refusedOption(ctx, i)...)
 	}
 	if len(problems) > 0 {
 		return problems
@@ -242,6 +245,17 @@ func (id *Identity) refusedOptions(ctx context.Context, err error) []Problem {
 		return []Problem{{Field: "options", Index: -1, Text: loopText(words, id.Settings.Host)}}
 	}
 	return []Problem{{Text: "ssh refuses the configuration: " + strings.ReplaceAll(words, id.file("config"), "the generated file")}}
+}
+
+// refusedOption asks ssh about one item alone.
+func (id *Identity) refusedOption(ctx context.Context, i int) []Problem {
+	item := id.Settings.Options[i]
+	_, err := id.client.ask(ctx, "-F", "none", "-o", item, "--", riderHost)
+	var refused *child.Error
+	if errors.As(err, &refused) && refused.Cause == nil {
+		return []Problem{{Field: "options", Index: i, Text: fmt.Sprintf("%q: ssh refuses it: %s", item, ownWords(refused.Stderr))}}
+	}
+	return nil
 }
 
 // ownWords takes the place off ssh's words: an option given alone is always in line 0.

@@ -7,14 +7,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/deploy-ssh/deploy-ssh/internal/tooltest"
 )
 
 // privateKey makes a key file with OpenSSH's own program.
 func privateKey(t *testing.T, passphrase string) string {
 	t.Helper()
-	if _, err := exec.LookPath("ssh-keygen"); err != nil {
-		t.Skip("no ssh-keygen on this machine")
-	}
+	tooltest.Need(t, "ssh-keygen")
 	path := filepath.Join(t.TempDir(), "a key")
 	out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", passphrase, "-f", path).CombinedOutput()
 	if err != nil {
@@ -26,6 +26,7 @@ func privateKey(t *testing.T, passphrase string) string {
 // agent starts an agent for one test and returns its socket.
 func agent(t *testing.T, keys ...string) string {
 	t.Helper()
+	tooltest.Need(t, "ssh-agent")
 	dir, err := os.MkdirTemp("/tmp", "a")
 	if err != nil {
 		t.Fatal(err)
@@ -34,7 +35,7 @@ func agent(t *testing.T, keys ...string) string {
 	socket := filepath.Join(dir, "s")
 	cmd := exec.Command("ssh-agent", "-D", "-a", socket)
 	if err := cmd.Start(); err != nil {
-		t.Skip("no ssh-agent on this machine")
+		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	for range 200 {

@@ -82,7 +82,7 @@ func TestOneUser(t *testing.T) {
 	} {
 		for name, p := range all {
 			if slices.Contains(p.Imports, imported) && !slices.Contains(users, name) &&
-				!(imported == "os/exec" && strings.HasPrefix(name, "tests/") || name == "internal/nixtest") {
+				!(imported == "os/exec" && strings.HasPrefix(name, "tests/") || name == "internal/tooltest") {
 				t.Errorf("%s imports %s; only %v may", name, strings.TrimPrefix(imported, module), users)
 			}
 		}

@@ -45,6 +45,9 @@ func TestIdentity(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			w.fresh(t)
 			tt.test(t, w)
+			if left := w.sh(t, w.rig.Deployer, "pgrep -ax ssh; ls -d /tmp/deploy-ssh.* 2>/dev/null; true"); left != "" {
+				t.Errorf("left behind on the deployer:\n%s", left)
+			}
 		})
 	}
 }

@@ -300,7 +300,7 @@ func usersMaster(t *testing.T, w *identities) {
 			w.write(t, d, "/root/.ssh/config", `Include /root/.ssh/included
 Host *
     `+tt.lines+`
-    ControlPath /root/cm-%C
+    ControlPath /root/cm
     ControlPersist 10m
     PermitLocalCommand yes
     LocalCommand echo hello; echo hello >&2
@@ -313,14 +313,14 @@ Host *
 Match exec "true"
     SendEnv LANG
 `, 0o600)
-			w.sh(t, d, "ssh -fN -o ControlMaster=yes -o ForkAfterAuthentication=no -o PermitLocalCommand=no -o StrictHostKeyChecking=accept-new -o BatchMode=yes -o RemoteCommand=none -o RequestTTY=no web1 >/dev/null 2>&1 </dev/null")
+			w.sh(t, d, "ssh -F none -fN -p 2201 -o ControlMaster=yes -o ControlPath=/root/cm -o StrictHostKeyChecking=accept-new -o BatchMode=yes web1 >/dev/null 2>&1 </dev/null")
 			o := w.deploy(t, fresh(i+1), "", "--goal push")
 			o.want(t, "web1", verdict.Staged)
-			w.sh(t, d, "ssh -O check -o RemoteCommand=none web1")
+			w.sh(t, d, "ssh -F none -o ControlPath=/root/cm -O check web1")
 			if left := w.sh(t, d, "pgrep -af 'deploy-ssh[.]' ; true"); left != "" {
 				t.Errorf("left running: %s", left)
 			}
-			w.sh(t, d, "ssh -O exit -o RemoteCommand=none web1")
+			w.sh(t, d, "ssh -F none -o ControlPath=/root/cm -O exit web1")
 		})
 	}
 }

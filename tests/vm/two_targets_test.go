@@ -13,6 +13,7 @@ import (
 	"github.com/deploy-ssh/deploy-ssh/internal/child"
 	"github.com/deploy-ssh/deploy-ssh/internal/flake"
 	"github.com/deploy-ssh/deploy-ssh/internal/nixtest"
+	"github.com/deploy-ssh/deploy-ssh/internal/tooltest"
 	"github.com/deploy-ssh/deploy-ssh/tests/scenario/sshworld"
 )
 
@@ -120,9 +121,8 @@ func TestTwoTargets(t *testing.T) {
 
 // compiles checks that a test script is Python.
 func compiles(t *testing.T, store nixtest.Store, script string) {
-	if _, err := exec.LookPath("python3"); err != nil {
-		t.Skipf("no Python on this machine: %v", err)
-	}
+	t.Helper()
+	tooltest.Need(t, "python3")
 	_, err := store.Runner.Run(t.Context(), child.Command{
 		Name:  "python3",
 		Args:  []string{"-c", "import sys; compile(sys.stdin.read(), 'testScript', 'exec')"},
