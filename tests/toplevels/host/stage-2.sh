@@ -4,8 +4,9 @@
 boot=${1:-/boot}
 entry=
 if [ -f "$boot/loader/loader.conf" ]; then
+  # loader.conf(5): a pattern
   default=$(sed -n 's/^default[ \t]*//p' "$boot/loader/loader.conf" | tail -n 1)
-  entry=$(cat "$boot/loader/entries/${default:-none}" 2>/dev/null)
+  entry=$(cat "$boot/loader/entries/"${default:-none} 2>/dev/null)
 elif [ -f "$boot/grub/grub.cfg" ]; then
   entry=$(grep -m 1 'init=' "$boot/grub/grub.cfg")
 elif [ -f "$boot/extlinux/extlinux.conf" ]; then
