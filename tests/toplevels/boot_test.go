@@ -100,6 +100,12 @@ func boot(t *testing.T, w *world) {
 		if got := entries(); len(got) != 2 || !strings.HasSuffix(got[1], "+2-1.conf") {
 			t.Errorf("entries after a boot: %q", got)
 		}
+		// no tries left: back to the older one
+		sh(t, h.Host, "cd /boot/loader/entries && mv "+strings.Replace(first[1], "+3", "+2-1", 1)+" "+strings.Replace(first[1], "+3", "+0-3", 1))
+		reboot(t, h)
+		if got := h.current(t); got != "base" {
+			t.Errorf("runs %s after a boot without tries left, want base", got)
+		}
 	})
 
 	for loader, file := range map[string]string{"grub": "/boot/grub/grub.cfg", "extlinux": "/boot/extlinux/extlinux.conf"} {

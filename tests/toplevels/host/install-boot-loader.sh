@@ -60,12 +60,14 @@ END
     fi
     mv "$boot/loader/entries/.tmp" "$boot/loader/entries/$entry"
     wanted+=("$entry" "$kernel_name" "$initrd_name")
-    [ "$toplevel" != "$default" ] || chosen=$n
+    [ "$toplevel" != "$default" ] || chosen=$n.conf
   done
   # the default moves only to a generation that is in the profile
   if [ -n "${chosen:-}" ]; then
-    [ "$LOADER" = systemd-boot ] || chosen+='*' # loader.conf(5): a pattern
-    (set -C && printf 'timeout 5\ndefault nixos-generation-%s.conf\nconsole-mode keep\n' "$chosen" >"$boot/loader/loader.tmp")
+    # With counting the newest generation that has tries left is started, so the
+    # default is a pattern (loader.conf(5)).
+    [ "$LOADER" = systemd-boot ] || chosen='*'
+    (set -C && printf 'timeout 5\ndefault nixos-generation-%s\nconsole-mode keep\n' "$chosen" >"$boot/loader/loader.tmp")
     mv "$boot/loader/loader.tmp" "$boot/loader/loader.conf"
   fi
   for file in "$boot"/loader/entries/nixos-generation-*.conf "$boot"/EFI/nixos/*.efi; do
