@@ -51,6 +51,9 @@ type Run struct {
 	Deadline time.Duration
 	// Settle is how long after a good end the host is looked at.
 	Settle time.Duration
+	// FreshBaseline says that the host is as its last good deploy left it, so its
+	// failed units of now are those that had failed before.
+	FreshBaseline bool
 	// NoCheck skips the host's pre-switch checks.
 	NoCheck bool
 	// Generation is the generation of the system profile that leads to Toplevel
@@ -118,26 +121,25 @@ type Conn interface {
 // it says why not, and the outcome has what was seen until then; the run itself
 // may go on.
 func Supervise(ctx context.Context, conn Conn, r Run, sink Sink) (Outcome, error) {
-	first := startScript(r)
 	if r.Attach {
-		first = followScript(r, 0)
+		return follow(ctx, conn, r, r.unit(), sink, func(offset int64, _ bool) string { return attachScript(r, offset) })
 	}
-	return follow(ctx, conn, r, r.unit(), sink, first, func(offset int64) string { return followScript(r, offset) })
+	return follow(ctx, conn, r, r.unit(), sink, func(offset int64, again bool) string { return startScript(r, offset, again) })
 }
 
 // Return follows the host on its way back to the old system, after a switch
 // that no fresh login confirmed.
 func Return(ctx context.Context, conn Conn, r Run, sink Sink) (Outcome, error) {
-	return follow(ctx, conn, r, r.backUnit(), sink, backScript(r, 0), func(offset int64) string { return backScript(r, offset) })
+	return follow(ctx, conn, r, r.backUnit(), sink, func(offset int64, _ bool) string { return backScript(r, offset) })
 }
 
-// follow runs first and, whenever the connection is lost, again over a new one,
+// follow runs a script and, whenever the connection is lost, again over a new one,
 // from the byte of the log where the last one stopped.
-func follow(ctx context.Context, conn Conn, r Run, unit string, sink Sink, first string, again func(int64) string) (Outcome, error) {
+func follow(ctx context.Context, conn Conn, r Run, unit string, sink Sink, text func(offset int64, again bool) string) (Outcome, error) {
 	answer := newAnswer(unit, sink)
 	script := ssh.Script{
 		Doing:   fmt.Sprintf("switching (%s)", r.Action),
-		Text:    first,
+		Text:    text(0, false),
 		Output:  answer,
 		Timeout: -1, // the keepalive notices a dead connection; the switch has its own limits
 	}
@@ -149,7 +151,7 @@ func follow(ctx context.Context, conn Conn, r Run, unit string, sink Sink, first
 		}
 		reconnects++
 		answer.restart()
-		script.Text = again(answer.logged)
+		script.Text = text(answer.logged, true)
 		err = conn.Run(ctx, script)
 	}
 	if err == nil {
@@ -164,12 +166,10 @@ type FreshLogin interface {
 }
 
 // Confirm tries a fresh login, twice, and confirms the switch over it, where the
-// host waits for that. back is true when the host has already decided to go back.
-func Confirm(ctx context.Context, login FreshLogin, r Run) (back bool, err error) {
-	script := ssh.Script{Doing: "trying a fresh login", Text: ":\n"}
-	if r.confirmed() {
-		script.Text = confirmScript(r)
-	}
+// host waits for that. good says that the activation went well. back is true when
+// the host has already decided to go back.
+func Confirm(ctx context.Context, login FreshLogin, r Run, good bool) (back bool, err error) {
+	script := ssh.Script{Doing: "trying a fresh login", Text: confirmScript(r, good)}
 	for try := range 2 {
 		if try > 0 {
 			select {

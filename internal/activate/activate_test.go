@@ -119,10 +119,9 @@ func TestSuperviseGoesOnWhereTheLogStopped(t *testing.T) {
 	if got.Reconnects != 2 || !got.Seen || !got.Switch.Ended || got.Switch.ExitStatus != "0" {
 		t.Errorf("outcome %+v", got)
 	}
-	for i, offset := range []string{"", " 9 ", " 15 "} {
-		started := strings.Contains(c.scripts[i], "if ! words=$(prepare")
-		if started != (i == 0) {
-			t.Errorf("call %d started the switch: %v", i, started)
+	for i, offset := range []string{" 0 ", " 9 ", " 15 "} {
+		if again := strings.Contains(c.scripts[i], "for look in"); again != (i > 0) {
+			t.Errorf("call %d waits for an earlier session to start the switch: %v", i, again)
 		}
 		if !strings.Contains(c.scripts[i], `"$unit"`+offset) {
 			t.Errorf("call %d does not follow from byte%s", i, offset)
@@ -168,8 +167,8 @@ func TestScriptsParse(t *testing.T) {
 	boot.Action, dry.Action = Boot, DryActivate
 	confirmed.Confirm, confirmed.Old = time.Minute, "/nix/store/y-nixos"
 	for _, sh := range tooltest.Shells(t) {
-		for i, text := range []string{startScript(r), startScript(boot), startScript(dry), startScript(confirmed), followScript(r, 17),
-			confirmScript(confirmed), backScript(confirmed, 3), tidyScript(r.ID), header(r) + facts.LockFunctions + runText, header(r) + endText, backText} {
+		for i, text := range []string{startScript(r, 0, false), startScript(boot, 0, false), startScript(dry, 0, false), startScript(confirmed, 17, true), attachScript(r, 17),
+			confirmScript(confirmed, true), confirmScript(r, false), backScript(confirmed, 3), tidyScript(r.ID), header(r) + facts.LockFunctions + runText, header(r) + endText, backText} {
 			cmd := exec.Command(sh, "-n")
 			cmd.Stdin = strings.NewReader(text)
 			if out, err := cmd.CombinedOutput(); err != nil {
@@ -185,5 +184,14 @@ func TestQuote(t *testing.T) {
 		if err != nil || string(out) != word {
 			t.Errorf("quote(%q) is %q to sh (%v)", word, out, err)
 		}
+	}
+}
+
+// An end that was recorded without a word is no end that was seen.
+func TestEmptyResultIsNone(t *testing.T) {
+	c := &conn{answers: []answered{{"unit u\nended yes\n" + observation, nil}}}
+	got, err := Supervise(context.Background(), c, Run{ID: "x", Action: Test, Toplevel: "/nix/store/new"}, Sink{Log: &bytes.Buffer{}})
+	if err != nil || got.Switch.Ended || !got.Switch.Gone {
+		t.Errorf("outcome %+v, %v", got, err)
 	}
 }

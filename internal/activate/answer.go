@@ -40,6 +40,8 @@ func newAnswer(unit string, sink Sink) *answer {
 func (a *answer) restart() {
 	a.raw, a.line, a.observe, a.waiting = 0, nil, false, -1
 	a.seen.Reset()
+	// What a session said of starting the run, the next one knows better.
+	a.sw.NotScheduled, a.profileError = "", ""
 }
 
 // maxLine bounds one line of the answer that is no log.
@@ -156,6 +158,10 @@ func (a *answer) finish() error {
 func (a *answer) outcome(reconnects int) Outcome {
 	a.words.flush()
 	a.sw.Words = a.words.words
+	if a.sw.Ended && (a.sw.ServiceResult == "" || a.sw.ExitCode == "") {
+		// A record of the end that says nothing, as on a full /run, is none.
+		a.sw.Ended, a.sw.Gone = false, true
+	}
 	return Outcome{Switch: a.sw, ProfileError: a.profileError, Host: a.host, Seen: a.parsed, Reconnects: reconnects}
 }
 

@@ -36,6 +36,7 @@ while :; do
     if who=$(holder); then
         :
     else
+        rm -f "$dir/$name.locked"
         before=$(stat -c %s "$log")
         "$toplevel/bin/switch-to-configuration" "$action" 9>&-
         status=$?
@@ -51,10 +52,9 @@ while :; do
         said_since "$before" 'Could not acquire lock' || exit $status
         who=$(holder || lock_heir) || who=
     fi
-    if [ $try -ge "$attempts" ]; then
-        printf '%s\n' "$who" >"$dir/$name.locked"
-        exit 75
-    fi
+    # Written while it waits, so that a limit which ends the wait finds it.
+    printf '%s\n' "$who" >"$dir/$name.locked"
+    [ $try -ge "$attempts" ] && exit 75
     [ $try = 1 ] && printf 'deploy-ssh: waiting for the lock of switch-to-configuration, held by %s\n' "${who:-a process that has just ended}"
     sleep "$interval" 9>&-
 done

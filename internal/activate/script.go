@@ -3,7 +3,6 @@ package activate
 import (
 	_ "embed"
 	"fmt"
-	"path"
 	"strings"
 	"time"
 
@@ -25,20 +24,20 @@ var (
 // so it is set before the boot entry is made.
 const profile = "/nix/var/nix/profiles/system"
 
-// gcRoot keeps the wanted closure from being collected between its copy and
-// the moment when the profile leads to it.
-const gcRoot = "/nix/var/nix/gcroots/deploy-ssh"
-
 // back is the name of the run that goes back to the old system when no fresh
 // login confirms the new one.
 const back = "back"
 
 // startScript starts a run on the host, follows it to its end and looks at the
 // host. Whatever goes wrong before systemd has the run means "not scheduled".
-func startScript(r Run) string {
+//
+// After a lost connection the same script goes on with the run, from a byte of its
+// log on: a folder that only one session can make decides who starts it, so it is
+// started once, also when the first session never came to it.
+func startScript(r Run, offset int64, again bool) string {
 	var b strings.Builder
 	b.WriteString(common(r))
-	b.WriteString("prepare() {\n    umask 077\n    mkdir -p \"$dir\" || return 1\n")
+	b.WriteString("prepare() {\n    umask 077\n")
 	runFiles(&b, string(r.Action), r.Toplevel, header(r), "")
 	if r.confirmed() {
 		undo := r
@@ -46,19 +45,29 @@ func startScript(r Run) string {
 		runFiles(&b, back, undo.Toplevel, header(undo)+"name="+back+"\n", fmt.Sprintf("confirm=%d\n", wholeSeconds(r.Confirm))+backText)
 	}
 	if r.Action == Test {
-		fmt.Fprintf(&b, "    mkdir -p %s && ln -sfn \"$toplevel\" %s && baseline\n", path.Dir(gcRoot), gcRoot)
+		fmt.Fprintf(&b, "    sweep_roots; ln -sfn \"$toplevel\" \"$(root_of %s)\" && baseline %d\n", r.ID, number(r.FreshBaseline))
 	}
 	b.WriteString("}\n")
-	if r.Action == Boot {
-		fmt.Fprintf(&b, "words=$(set_profile %s %d 2>&1) || { said profile-error \"${words:-nix-env ended without a word}\"; %s exit 0; }\n",
-			profile, r.Generation, observeText)
+	if again {
+		// The session that was to start it may still be about to: three looks apart.
+		b.WriteString("for look in 1 2 3; do [ -e \"$dir/$name.log\" ] && break; sleep 2; done\n")
 	}
-	b.WriteString("if ! words=$(prepare 2>&1); then\n    said not-scheduled \"$words\"\n    rm -rf \"$dir\"\n")
+	b.WriteString(`if ! words=$(umask 077; mkdir -p "$dir" 2>&1); then
+    said not-scheduled "$words"
+elif ! mkdir "$dir/$name.claim" 2>/dev/null; then
+    say unit "$unit"
+` + followText(r, offset))
+	if r.Action == Boot {
+		fmt.Fprintf(&b, "elif ! words=$(set_profile %s %d 2>&1); then\n    said profile-error \"${words:-nix-env ended without a word}\"\n",
+			profile, r.Generation)
+	}
+	b.WriteString("elif ! words=$(prepare 2>&1); then\n    said not-scheduled \"$words\"\n    rm -f \"$dir/$name.sh\"\n")
 	if r.confirmed() {
 		// Before the switch: what is to undo it must not depend on it.
 		fmt.Fprintf(&b, "elif ! (start \"$dir\" %s %s 0); then :\n", back, r.backUnit())
 	}
-	b.WriteString("elif start \"$dir\" \"$name\" \"$unit\" \"$limit\"; then\n" + followText(r, 0) + "else\n    mkdir -p \"$dir/decided\"\nfi\n")
+	b.WriteString("elif start \"$dir\" \"$name\" \"$unit\" \"$limit\"; then\n" + followText(r, 0) +
+		"else\n    mkdir -p \"$dir/decided\"\nfi\n")
 	b.WriteString(observeText)
 	return b.String()
 }
@@ -70,19 +79,23 @@ func runFiles(b *strings.Builder, name, toplevel, head, before string) {
 	heredoc(b, "$dir/"+name+".toplevel", toplevel+"\n")
 }
 
-// followScript goes on with a run that was started, from a byte of its log on.
-func followScript(r Run, offset int64) string {
-	return common(r) +
-		// The session that was to start it may still be about to: three looks apart.
-		"for look in 1 2 3; do [ -e \"$dir/$name.log\" ] && break; sleep 2; done\n" +
-		"if [ -e \"$dir/$name.log\" ]; then say unit \"$unit\"\n" + followText(r, offset) + "fi\n" +
-		observeText
+// attachScript follows a run that another deploy has started.
+func attachScript(r Run, offset int64) string {
+	return common(r) + "if [ -e \"$dir/$name.log\" ]; then say unit \"$unit\"\n" + followText(r, offset) + "fi\n" + observeText
 }
 
-// confirmScript, run over a fresh login, confirms the switch, or tells that the
-// host has already decided to go back.
-func confirmScript(r Run) string {
-	return header(r) + `if mkdir "$dir/decided" 2>/dev/null || [ ! -e "$dir/decided/back" ]; then echo confirmed; else echo back; fi
+// confirmScript, run over a fresh login, tells that the login works, and confirms
+// the switch where the host waits for that, unless it has already decided to go
+// back. After a good activation what had failed before it counts no more.
+func confirmScript(r Run, good bool) string {
+	text := header(r)
+	if good {
+		text += "rm -f /run/deploy-ssh/failed-before\n"
+	}
+	if !r.confirmed() {
+		return text + "echo confirmed\n"
+	}
+	return text + `if mkdir "$dir/decided" 2>/dev/null || [ ! -e "$dir/decided/back" ]; then echo confirmed; else echo back; fi
 `
 }
 
@@ -97,7 +110,7 @@ func backScript(r Run, offset int64) string {
 // tidyScript ends a deploy that went well: earlier runs' records go, ours stays
 // until the next good run.
 func tidyScript(id string) string {
-	return superviseFunctions + fmt.Sprintf("tidy %s\nrm -f %s\n", quote(id), gcRoot)
+	return superviseFunctions + fmt.Sprintf("tidy %s\n", quote(id))
 }
 
 const observeText = "say observation follows; observe \"$toplevel\";"
@@ -114,7 +127,8 @@ func header(r Run) string {
 func followText(r Run, offset int64) string {
 	return fmt.Sprintf(`    follow "$dir" "$name" "$unit" %d %d
     # Units are watched by switch-to-configuration for a quarter of a second only.
-    grep -q '^exit-status 0$' "$dir/$name.result" 2>/dev/null && sleep %s
+    # An end with 4 can turn out well too, where only old failures failed again.
+    grep -q -e '^exit-status 0$' -e '^exit-status 4$' "$dir/$name.result" 2>/dev/null && sleep %s
 `, offset, wholeSeconds(r.Deadline), seconds(r.Settle))
 }
 

@@ -21,10 +21,17 @@ start() {
         -p "SuccessExitStatus=$statuses SIGHUP SIGINT SIGKILL SIGTERM SIGPIPE SIGABRT SIGSEGV"
     [ "$limit" -gt 0 ] && set -- "$@" -p "RuntimeMaxSec=$limit"
     : >"$dir/$name.log"
-    if ! words=$(systemd-run "$@" -- /bin/sh "$dir/$name.sh" 2>&1); then
-        said not-scheduled "$words"
-        rm -f "$dir/$name.sh"
-        return 1
+    if ! words=$(timeout 120 systemd-run "$@" -- /bin/sh "$dir/$name.sh" 2>&1); then
+        # The unit may have started all the same, with only the answer lost.
+        case $(timeout 10 systemctl show -P ActiveState "$unit" 2>/dev/null) in
+        active | activating | deactivating) ;;
+        *)
+            [ -e "$dir/$name.result" ] && return 0
+            said not-scheduled "${words:-systemd-run gave no answer within two minutes}"
+            rm -f "$dir/$name.sh"
+            return 1
+            ;;
+        esac
     fi
     say unit "$unit"
 }
@@ -62,6 +69,8 @@ follow() {
             [ -e "$dir/$name.jobs" ] && cat "$dir/$name.jobs"
             [ -e "$dir/$name.locked" ] && said locked "$(cat "$dir/$name.locked")"
             [ -e "$dir/$name.tries" ] && say tries "$(cat "$dir/$name.tries")"
+            # A run that was stopped at its limit is a failed unit, and no concern of the host's.
+            timeout 10 systemctl reset-failed "$unit" 2>/dev/null
             return 0
         fi
         now=$(date +%s)
@@ -101,34 +110,45 @@ set_profile() {
     if [ "$(readlink -f "$1")" = "$toplevel" ]; then
         return 0
     elif [ "$2" -gt 0 ] && [ "$(readlink -f "$1-$2-link")" = "$toplevel" ]; then
-        nix-env -p "$1" --switch-generation "$2"
+        timeout 300 nix-env -p "$1" --switch-generation "$2"
     else
-        nix-env -p "$1" --set "$toplevel"
+        timeout 300 nix-env -p "$1" --set "$toplevel"
     fi
 }
 
-# baseline: notes which units have failed, unless an earlier activation has
-# already brought this toplevel: what it made fail must not pass for an old failure.
+# baseline FRESH: notes which units have failed. Unless FRESH is 1, an earlier note
+# stays: it is of a host before an activation that has not ended well, and what
+# that made fail must not pass for an old failure, whatever is switched to next.
 baseline() {
-    if [ "$(readlink -f /run/current-system)" = "$toplevel" ] && [ -e $base/failed-before ] && { IFS= read -r for_what <$base/failed-before; [ "$for_what" = "$toplevel" ]; }; then
-        return 0
-    fi
-    {
-        printf '%s\n' "$toplevel"
-        timeout 30 systemctl list-units --state=failed --plain --no-legend --no-pager --full | while read -r unit rest; do printf '%s\n' "$unit"; done
-    } >$base/failed-before.new && mv $base/failed-before.new $base/failed-before
+    [ "$1" = 1 ] || [ ! -e $base/failed-before ] || return 0
+    failed_units >$base/failed-before.new || { cat $base/failed-before.new; return 1; }
+    mv $base/failed-before.new $base/failed-before
 }
 
-# tidy RUN: removes the directories of other runs that have ended.
+# root_of ID: the gc root that keeps a run's closure until the profile leads to it.
+root_of() { printf '/nix/var/nix/gcroots/deploy-ssh-%s\n' "$1"; }
+
+# sweep_roots: removes the gc roots of runs that left no record, as after a reboot.
+sweep_roots() {
+    for root in /nix/var/nix/gcroots/deploy-ssh-*; do
+        [ -L "$root" ] && [ ! -d "$base/${root##*/deploy-ssh-}" ] && rm -f "$root"
+    done
+    return 0
+}
+
+# tidy RUN: removes the directories and gc roots of runs that have ended, all but
+# RUN's own directory.
 tidy() {
     for other in "$base"/*/; do
-        [ -d "$other" ] && [ "$other" != "$base/$1/" ] || continue
+        [ -d "$other" ] || continue
+        id=${other%/} id=${id##*/}
         open=no
         for script in "$other"*.sh; do
             [ -e "$script" ] && [ ! -e "${script%.sh}.result" ] && open=yes
         done
-        [ $open = no ] && rm -rf "$other"
+        [ $open = yes ] && [ "$id" != "$1" ] && continue
+        rm -f "$(root_of "$id")"
+        [ "$id" = "$1" ] || rm -rf "$other"
     done
-    rm -f "$base/failed-before"
-    return 0
+    sweep_roots
 }

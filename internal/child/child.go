@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -122,7 +123,11 @@ func (l Local) Start(ctx context.Context, c Command) (*exec.Cmd, error) {
 	if l.Log != nil {
 		l.Log(c)
 	}
-	cmd := exec.CommandContext(ctx, c.Name, c.Args...)
+	program, err := l.find(c.Name)
+	if err != nil {
+		return nil, &Error{Subject: c.subject(), ExitCode: -1, Cause: err}
+	}
+	cmd := exec.CommandContext(ctx, program, c.Args...)
 	cmd.Env = append(append(append([]string{}, l.Env...), never...), c.Env...)
 	cmd.Dir = c.Dir
 	if cmd.Dir == "" {
@@ -143,6 +148,31 @@ func (l Local) Start(ctx context.Context, c Command) (*exec.Cmd, error) {
 		return nil, &Error{Subject: c.subject(), ExitCode: -1, Cause: err}
 	}
 	return cmd, nil
+}
+
+// find looks a program up in the PATH of the runner's own environment, which need
+// not be that of this process. A name with a slash is a path.
+func (l Local) find(name string) (string, error) {
+	if strings.Contains(name, "/") {
+		return name, nil
+	}
+	path := ""
+	for _, entry := range l.Env {
+		if value, ok := strings.CutPrefix(entry, "PATH="); ok {
+			path = value
+		}
+	}
+	for _, dir := range filepath.SplitList(path) {
+		// As a shell would, but for the empty entry: nothing is run out of a folder
+		// that only happens to be the present one.
+		if !filepath.IsAbs(dir) {
+			continue
+		}
+		if found, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+			return found, nil
+		}
+	}
+	return "", &exec.Error{Name: name, Err: exec.ErrNotFound}
 }
 
 // Run implements [Runner].

@@ -69,25 +69,17 @@ func (f *applyFlags) run(ctx context.Context, p Process, ref string, nixArgs []s
 	out := newOutput(p, f.json, f.noProgress, f.verbose)
 	out.emit(report.Record{Run: &report.Run{Protocol: report.Protocol, Version: Version, Time: began, Source: ref}})
 
-	m, err := f.load(ctx, p, out, flake.Request{Ref: ref, Args: nixArgs})
+	m, err := f.ready(ctx, p, out, flake.Request{Ref: ref, Args: nixArgs})
 	if err != nil {
 		return err
 	}
-	dir, err := ssh.NewRunDir(p.getenv)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = dir.Close() }()
-	identities, err := f.identities.prepare(ctx, p, dir, m.work.Nodes, m.clientConfig)
-	if err != nil {
-		return err
-	}
-	buildErrors, err := f.build(ctx, p, out, dir, m.nodes, m.options)
+	defer func() { _ = m.dir.Close() }()
+	buildErrors, err := f.build(ctx, p, out, m.dir, m.nodes, m.options)
 	if err != nil {
 		return err
 	}
 
-	fleet := f.fleet(identities, out)
+	fleet := f.fleet(m.identities, out)
 	fleet.Copier = f.copy.engine()
 	fleet.Copier.Runner, fleet.Copier.Options, fleet.Copier.NoCheck = p.local(), m.options, f.noCheck
 	results := fleet.Run(ctx, m.work.Nodes, buildErrors)

@@ -16,12 +16,14 @@ import (
 	"github.com/deploy-ssh/deploy-ssh/internal/plan"
 	"github.com/deploy-ssh/deploy-ssh/internal/report"
 	"github.com/deploy-ssh/deploy-ssh/internal/settings"
+	"github.com/deploy-ssh/deploy-ssh/internal/ssh"
 )
 
 // mapFlags are the flags of every verb that reads a node map.
 type mapFlags struct {
 	json, noProgress, impure, showTrace bool
 	optionItems                         []string
+	on, exclude                         []string
 	clientConfig                        string
 	evalTimeout                         time.Duration
 	identities                          identityFlags
@@ -30,6 +32,8 @@ type mapFlags struct {
 // add adds the flags; jsonMeaning says what --json prints.
 func (f *mapFlags) add(flags *pflag.FlagSet, jsonMeaning string) {
 	flags.BoolVar(&f.json, "json", false, jsonMeaning)
+	flags.StringArrayVar(&f.on, "on", nil, "only these nodes: `NAME,GLOB,@TAG`; may be repeated. The order stays the map's")
+	flags.StringArrayVar(&f.exclude, "exclude", nil, "all but these nodes, as for --on")
 	flags.BoolVar(&f.noProgress, "no-progress", false, "leave out what Nix and the hosts print meanwhile")
 	flags.BoolVar(&f.impure, "impure", false, "let the evaluation read the deployer's environment (as nix)")
 	flags.BoolVar(&f.showTrace, "show-trace", false, "show Nix's trace of evaluation errors (as nix)")
@@ -65,6 +69,9 @@ func (f *mapFlags) load(ctx context.Context, p Process, out *output, r flake.Req
 	if m.options, err = f.nixOptions(); err != nil {
 		return m, err
 	}
+	if err := f.selection(&r); err != nil {
+		return m, err
+	}
 	env, err := settings.ParseEnvironment(p.Env)
 	if err != nil {
 		return m, err
@@ -80,18 +87,64 @@ func (f *mapFlags) load(ctx context.Context, p Process, out *output, r flake.Req
 	return m, err
 }
 
+// ready is a map with the ways to its nodes, in the run's private directory.
+type ready struct {
+	loaded
+	identities map[string]*ssh.Identity
+	dir        *ssh.RunDir
+}
+
+// ready loads the map and prepares the way to each node. No host is contacted.
+// The caller must close the directory.
+func (f *mapFlags) ready(ctx context.Context, p Process, out *output, r flake.Request) (ready, error) {
+	m, err := f.load(ctx, p, out, r)
+	if err != nil {
+		return ready{}, err
+	}
+	dir, err := ssh.NewRunDir(p.getenv)
+	if err != nil {
+		return ready{}, err
+	}
+	identities, err := f.identities.prepare(ctx, p, dir, m.work.Nodes, m.clientConfig)
+	if err != nil {
+		_ = dir.Close()
+		return ready{}, err
+	}
+	return ready{loaded: m, identities: identities, dir: dir}, nil
+}
+
+// selection makes of --on and --exclude what the evaluation takes.
+func (f *mapFlags) selection(r *flake.Request) error {
+	for _, s := range []struct {
+		flag  string
+		texts []string
+		into  *[]flake.Selector
+	}{{"on", f.on, &r.Include}, {"exclude", f.exclude, &r.Exclude}} {
+		for _, text := range s.texts {
+			selectors, err := flake.ParseSelectors(text)
+			if err != nil {
+				return usageError{fmt.Errorf("--%s %q: %w", s.flag, text, err)}
+			}
+			*s.into = append(*s.into, selectors...)
+		}
+	}
+	return nil
+}
+
 // plan evaluates the map and layers the settings. Any error here is one of the
 // map or the settings: no host was contacted.
 func (f *mapFlags) plan(ctx context.Context, p Process, out *output, env settings.Environment, r flake.Request) ([]flake.Node, plan.Plan, error) {
 	began := time.Now()
 	progress := out.lines(report.Evaluate)
-	// Errors come back as values, each once; evaluating again repeats them here.
-	show, inError := progress.Line, false
+	// Errors come back as values, each once; evaluating again repeats them and
+	// all other lines here.
+	show, inError, shown := progress.Line, false, map[string]bool{}
 	progress.Line = func(text string) {
 		inError = strings.HasPrefix(text, "error:") || inError && (text == "" || strings.HasPrefix(text, " "))
-		if !inError || f.showTrace {
+		if f.showTrace || !inError && !shown[text] {
 			show(text)
 		}
+		shown[text] = true
 	}
 	r.Stderr = progress
 	m, err := flake.Evaluator{Runner: p.local(), Limit: f.evalTimeout}.Evaluate(ctx, r)
@@ -144,15 +197,15 @@ func readableConfig(p Process, path string) (string, error) {
 
 // refAndNixArgs takes one flake reference; what follows `--` is Nix's.
 func refAndNixArgs(cmd *cobra.Command, args []string) error {
-	own := args
+	own, nixArgs := args, []string(nil)
 	if dash := cmd.ArgsLenAtDash(); dash >= 0 {
-		own = args[:dash]
+		own, nixArgs = args[:dash], args[dash:]
 	}
-	switch len(own) {
-	case 0:
+	if len(own) == 0 {
 		return usageError{fmt.Errorf("a flake reference with the node map's attribute is wanted, such as .#nodes")}
-	case 1:
-		return nil
+	}
+	if err := checkRef(cmd, own[0], nixArgs); err != nil || len(own) == 1 {
+		return err
 	}
 	return usageError{fmt.Errorf("one flake reference is wanted, not %d: %q (arguments for Nix go behind --)", len(own), own)}
 }

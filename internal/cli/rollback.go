@@ -10,7 +10,6 @@ import (
 	"github.com/deploy-ssh/deploy-ssh/internal/deploy"
 	"github.com/deploy-ssh/deploy-ssh/internal/flake"
 	"github.com/deploy-ssh/deploy-ssh/internal/report"
-	"github.com/deploy-ssh/deploy-ssh/internal/ssh"
 )
 
 // rollbackFlags are the flags of rollback. Nothing is evaluated, built or copied for it
@@ -57,20 +56,12 @@ func (f *rollbackFlags) run(ctx context.Context, p Process, ref string, nixArgs 
 	}
 	out := newOutput(p, f.json, f.noProgress, f.verbose)
 	out.emit(report.Record{Run: &report.Run{Protocol: report.Protocol, Version: Version, Time: began, Source: ref}})
-	m, err := f.load(ctx, p, out, flake.Request{Ref: ref, Args: nixArgs, SettingsOnly: true})
+	m, err := f.ready(ctx, p, out, flake.Request{Ref: ref, Args: nixArgs, SettingsOnly: true})
 	if err != nil {
 		return err
 	}
-	dir, err := ssh.NewRunDir(p.getenv)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = dir.Close() }()
-	identities, err := f.identities.prepare(ctx, p, dir, m.work.Nodes, m.clientConfig)
-	if err != nil {
-		return err
-	}
-	fleet := f.fleet(identities, out)
+	defer func() { _ = m.dir.Close() }()
+	fleet := f.fleet(m.identities, out)
 	fleet.Rollback = &deploy.Rollback{To: f.to}
 	return finish(ctx, p, out, fleet.Run(ctx, m.work.Nodes, nil), began)
 }

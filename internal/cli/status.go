@@ -10,7 +10,6 @@ import (
 	"github.com/deploy-ssh/deploy-ssh/internal/deploy"
 	"github.com/deploy-ssh/deploy-ssh/internal/flake"
 	"github.com/deploy-ssh/deploy-ssh/internal/report"
-	"github.com/deploy-ssh/deploy-ssh/internal/ssh"
 	"github.com/deploy-ssh/deploy-ssh/internal/verdict"
 )
 
@@ -45,20 +44,12 @@ func (f *statusFlags) run(ctx context.Context, p Process, ref string, nixArgs []
 	}
 	out := newOutput(p, f.json, f.noProgress, false)
 	out.emit(report.Record{Run: &report.Run{Protocol: report.Protocol, Version: Version, Time: began, Source: ref}})
-	m, err := f.load(ctx, p, out, flake.Request{Ref: ref, Args: nixArgs, SettingsOnly: f.noEval})
+	m, err := f.ready(ctx, p, out, flake.Request{Ref: ref, Args: nixArgs, SettingsOnly: f.noEval})
 	if err != nil {
 		return err
 	}
-	dir, err := ssh.NewRunDir(p.getenv)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = dir.Close() }()
-	identities, err := f.identities.prepare(ctx, p, dir, m.work.Nodes, m.clientConfig)
-	if err != nil {
-		return err
-	}
-	fleet := deploy.Fleet{Identities: identities, Emit: out.emit}
+	defer func() { _ = m.dir.Close() }()
+	fleet := deploy.Fleet{Identities: m.identities, Emit: out.emit}
 	all := fleet.Status(ctx, m.work.Nodes)
 	code := statusCode(all, ctx.Err() != nil)
 	failed := []string{}

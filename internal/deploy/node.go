@@ -192,24 +192,17 @@ func (d *deployment) anyRunning() bool {
 }
 
 // settled reports whether nothing is left to activate: the wanted system runs
-// whole, and no unit fails that did not fail before its activation.
+// whole, and no activation is on record that has not ended well. Where one is, it
+// is done again and judged against the host as it was before it.
 func (d *deployment) settled() bool {
-	if !d.host.Finished(d.node.Toplevel) {
-		return false
-	}
-	if !d.host.Baseline {
-		return true
-	}
-	old := map[string]bool{}
-	for _, unit := range d.host.FailedBefore {
-		old[unit] = true
-	}
-	for _, unit := range d.host.FailedUnits {
-		if !old[unit] && !d.node.Ignores(unit) {
-			return false
-		}
-	}
-	return true
+	return d.host.Finished(d.node.Toplevel) && !d.unproven()
+}
+
+// unproven reports whether the host is in the middle of things: an activation was
+// begun that has not ended well. A note of one is void once the host boots what it runs.
+func (d *deployment) unproven() bool {
+	boots, proven := d.host.Boots(d.host.Running)
+	return d.host.Baseline && !(boots && proven)
 }
 
 // finding says how the host differs from what is wanted.
@@ -225,7 +218,7 @@ func (d *deployment) finding() string {
 	case len(host.Lists) > 0:
 		return "already runs the wanted system, but a switch left work to do: " + strings.Join(host.Lists, ", ")
 	case !d.settled():
-		return "already runs the wanted system, but units failed in its activation"
+		return "already runs the wanted system, but its activation was not seen to end well"
 	case d.anyRunning():
 		return "already runs the wanted system, but another deploy is under way"
 	case host.LockHolder != "":

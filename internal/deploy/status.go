@@ -71,8 +71,8 @@ func describe(s *report.Status, h facts.Host) {
 		}
 		s.Runs = append(s.Runs, fmt.Sprintf("%s %s: %s", r.ID, r.Name, how))
 	}
-	if h.UnitsError != "" {
-		s.FailedUnits = append(s.FailedUnits, "(not to be read: "+h.UnitsError+")")
+	if h.UnitsUnread != "" {
+		s.FailedUnits = append(s.FailedUnits, "(not to be read: "+h.UnitsUnread+")")
 	}
 	wanted := s.Wanted
 	boots, proven := h.Boots(h.Running)

@@ -33,10 +33,11 @@ func (d *deployment) activate(ctx context.Context) step {
 		return end(verdict.NotStarted, "interrupted before the switch; the host was not changed")
 	}
 	before := d.host.Host
-	if before.Running == d.node.Toplevel && d.host.Baseline {
+	if d.unproven() {
 		before.FailedUnits = d.host.FailedBefore
 	}
 	r := d.supervised(activate.Test)
+	r.FreshBaseline = !d.unproven()
 	r.Settle = d.fleet.Limits.Settle
 	r.Limit = d.transport.SwitchLimit(d.host)
 	r.Confirm, r.Old = d.fleet.Confirm, before.Running
@@ -52,12 +53,12 @@ func (d *deployment) activate(ctx context.Context) step {
 		Wanted: d.node.Toplevel, Before: before, Switch: o.Switch, After: o.Host.Host, Seen: o.Seen, Ignore: d.node.Ignores,
 	})
 	explain(ctx, &decision, err)
-	if o.Seen && o.Switch.NotScheduled == "" {
-		decision = d.confirm(ctx, r, o, decision)
-	}
 	if decision.Verdict == verdict.Degraded && d.fleet.AcceptDegraded {
 		notes = append(notes, "accepted: "+decision.Reason)
 		decision.Verdict, decision.Reason = verdict.Switched, ""
+	}
+	if o.Seen && o.Switch.NotScheduled == "" {
+		decision = d.confirm(ctx, r, o, decision)
 	}
 	if decision.Verdict != verdict.Switched {
 		return step{notes: notes, end: &decision}
@@ -72,7 +73,7 @@ func (d *deployment) confirm(ctx context.Context, r activate.Run, o activate.Out
 	if o.Host.Running != d.node.Toplevel && r.Confirm == 0 {
 		return decision
 	}
-	back, err := activate.Confirm(ctx, d.transport, r)
+	back, err := activate.Confirm(ctx, d.transport, r, decision.Verdict == verdict.Switched)
 	switch {
 	case err == nil && !back:
 		return decision
@@ -104,9 +105,9 @@ func (d *deployment) confirm(ctx context.Context, r activate.Run, o activate.Out
 }
 
 func (d *deployment) finalize(ctx context.Context) step {
-	runs := d.node.Toplevel
-	if d.fleet.Goal == GoalBoot {
-		runs = d.host.Running
+	before := d.host.Host
+	if d.after != nil {
+		before = *d.after
 	}
 	if ctx.Err() != nil {
 		if d.fleet.Goal == GoalBoot {
@@ -123,7 +124,7 @@ func (d *deployment) finalize(ctx context.Context) step {
 	if o.Seen {
 		d.after = &o.Host.Host
 	}
-	decision := verdict.Finalization(d.node.Toplevel, runs, o.ProfileError, o.Switch, o.Host.Host, o.Seen)
+	decision := verdict.Finalization(d.node.Toplevel, before, o.ProfileError, o.Switch, o.Host.Host, o.Seen)
 	explain(ctx, &decision, err)
 	notes := append(reconnected(o), decision.Notes...)
 	if decision.Verdict != verdict.Switched {

@@ -68,8 +68,6 @@ type Host struct {
 	// Valid is whether the wanted toplevel, and so its closure,
 	// is registered in the host's store.
 	Valid bool
-	// UnitsError is why the failed units could not be listed; empty when they were.
-	UnitsError string
 	// LockHolder is who holds the lock of switch-to-configuration; empty when nobody does.
 	LockHolder string
 	// Interface and Inhibitors are the running system's init-interface-version and
@@ -84,9 +82,9 @@ type Host struct {
 	// when it found none or was not asked.
 	Chosen           string
 	ChosenGeneration int
-	// Baseline is whether an activation of the wanted toplevel was begun and not
-	// finished since boot; FailedBefore are the units that had failed before it.
-	// The failed units of now would be a wrong thing to compare with then.
+	// Baseline is whether an activation was begun since boot that has not ended
+	// well; FailedBefore are the units that had failed before it. The failed units
+	// of now would be a wrong thing to compare with then.
 	Baseline     bool
 	FailedBefore []string
 	// Tools leads from a tool's name to its path on the host.
@@ -145,7 +143,7 @@ func Parse(output []byte) (Host, error) {
 			h.FailedUnits = append(h.FailedUnits, value)
 		case "units-read":
 		case "units-error":
-			h.UnitsError = value
+			h.UnitsUnread = value
 		case "loader":
 			h.Loader = value
 		case "boot-entry":
@@ -213,6 +211,8 @@ func (h Host) Unusable() string {
 		return "the host is no NixOS: it has no /etc/NIXOS and its os-release says otherwise"
 	case h.UID != 0:
 		return fmt.Sprintf("the login user has uid %d; switching a system needs root", h.UID)
+	case h.UnitsUnread != "":
+		return "systemd does not tell the host's failed units: " + h.UnitsUnread
 	case !h.Systemd:
 		return "systemd does not run this host (/run/systemd/system is missing)"
 	}

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -61,6 +62,30 @@ func TestBootEntry(t *testing.T) {
 			"boot/loader/loader.conf":                     "timeout 3\n",
 			"boot/loader/entries/nixos-generation-7.conf": "options init=/nix/store/old/init\n",
 		}, "loader systemd-boot\n"},
+		{"systemd-boot, the newest of a pattern", map[string]string{
+			"boot/loader/loader.conf":                       "default nixos-generation-*\n",
+			"boot/loader/entries/nixos-generation-9+3.conf": "options init=/nix/store/old/init\n",
+			"boot/loader/entries/nixos-generation-10.conf":  "options init=/nix/store/new/init\n",
+			"boot/loader/entries/nixos-generation-1.conf":   "options init=/nix/store/first/init\n",
+		}, "loader systemd-boot\nboot-entry /nix/store/new\n"},
+		{"systemd-boot, no tries left", map[string]string{
+			"boot/loader/loader.conf":                          "default nixos-generation-*\n",
+			"boot/loader/entries/nixos-generation-9.conf":      "options init=/nix/store/new/init\n",
+			"boot/loader/entries/nixos-generation-10+0-3.conf": "options init=/nix/store/bad/init\n",
+		}, "loader systemd-boot\nboot-entry /nix/store/new\n"},
+		{"systemd-boot, a pattern without an entry of ours", map[string]string{
+			"boot/loader/loader.conf": "default nixos-*\n", "boot/EFI/Linux/nixos-1.efi": "x",
+		}, ""},
+		{"systemd-boot, saved default", map[string]string{"boot/loader/loader.conf": "default @saved\n"}, ""},
+		{"systemd-boot, the firmware's choice", map[string]string{
+			"boot/loader/loader.conf":                                                          "default nixos-generation-7.conf\n",
+			"boot/loader/entries/nixos-generation-7.conf":                                      "options init=/nix/store/new/init\n",
+			"boot/loader/entries/nixos-generation-6.conf":                                      "options init=/nix/store/old/init\n",
+			"sys/firmware/efi/efivars/LoaderEntryDefault-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f": "\x07\x00\x00\x00n\x00i\x00x\x00o\x00s\x00-\x00g\x00e\x00n\x00e\x00r\x00a\x00t\x00i\x00o\x00n\x00-\x006\x00.\x00c\x00o\x00n\x00f\x00\x00\x00",
+		}, "loader systemd-boot\nboot-entry /nix/store/old\n"},
+		{"grub, another default", map[string]string{
+			"boot/grub/grub.cfg": "set default=2\nmenuentry \"NixOS - Default\" --class nixos {\n  linux k init=/nix/store/new/init\n}\n",
+		}, ""},
 		{"grub", map[string]string{
 			"boot/grub/grub.cfg": "set default=0\nmenuentry \"NixOS - Default\" --class nixos {\n  linux ($drive1)//kernels/k init=/nix/store/new/init loglevel=4\n}\n" +
 				"submenu \"NixOS - All configurations\" {\nmenuentry \"NixOS - Configuration 6\" {\n  linux k init=/nix/store/old/init\n}\n}\n",
@@ -163,5 +188,44 @@ func TestRuns(t *testing.T) {
 		if got := (Host{Machine: tt.machine}).Runs(tt.system); got != tt.want {
 			t.Errorf("a host of machine %s runs %q = %v, want %v", tt.machine, tt.system, got, tt.want)
 		}
+	}
+}
+
+// Of two loaders' files the newer ones count.
+func TestBootEntryOfTwoLoaders(t *testing.T) {
+	root := t.TempDir()
+	write := func(name, text string, age time.Duration) {
+		t.Helper()
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		when := time.Now().Add(-age)
+		if err := os.Chtimes(path, when, when); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ask := func() string {
+		t.Helper()
+		cmd := exec.Command("sh", "-c", Functions+"\nboot_entry")
+		cmd.Env = append(os.Environ(), "root="+root)
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(out)
+	}
+	write("boot/loader/loader.conf", "default a.conf\n", time.Hour)
+	write("boot/loader/entries/a.conf", "options init=/nix/store/sd/init\n", time.Hour)
+	write("boot/grub/grub.cfg", "menuentry \"NixOS - Default\" {\n linux k init=/nix/store/grub/init\n}\n", time.Minute)
+	if got := ask(); !strings.Contains(got, "/nix/store/grub") {
+		t.Errorf("grub's files are newer, but: %s", got)
+	}
+	write("boot/loader/loader.conf", "default a.conf\n", 0)
+	if got := ask(); !strings.Contains(got, "/nix/store/sd") {
+		t.Errorf("systemd-boot's files are newer, but: %s", got)
 	}
 }

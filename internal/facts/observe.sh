@@ -9,25 +9,72 @@ leads_to() { target=$(readlink -f "$1" 2>/dev/null) && [ -e "$target" ] && say "
 # The toplevel is what stands before /init in the kernel command line of an entry.
 init_of() { sed -n 's/.*[[:space:]]init=\([^[:space:]]*\)\/init\([[:space:]].*\)\{0,1\}$/\1/p' "$@" | head -n 1; }
 
-# The boot loaders' default entries, as the scripts in nixpkgs under
-# nixos/modules/system/boot/loader write them. The tests set root.
-boot_entry() {
-    for boot in "$root/boot" "$root/efi" "$root/boot/efi"; do
-        [ -r "$boot/loader/loader.conf" ] || continue
-        default=$(sed -n 's/^default[[:space:]][[:space:]]*//p' "$boot/loader/loader.conf" | tail -n 1)
-        entry=
-        # loader.conf(5): the default is a pattern, with or without .conf.
-        for entry in "$boot/loader/entries/"$default "$boot/loader/entries/"$default.conf; do
-            [ -f "$entry" ] && break
-            entry=
-        done
-        say loader systemd-boot
-        [ -n "$default" ] && [ -n "$entry" ] && say boot-entry "$(sed 's/^options//' "$entry" | init_of)"
-        return 0
+# of_pattern PATTERN: the entry that systemd-boot takes for a default: the newest
+# version that matches, entries without boot tries left last; see systemd-boot(7)
+# and the Boot Loader Specification.
+of_pattern() {
+    good= bad=
+    for entry in $1; do
+        case $entry in
+        *+0.conf | *+0-*.conf) [ -f "$entry" ] && bad="$bad$entry
+" ;;
+        *) [ -f "$entry" ] && good="$good$entry
+" ;;
+        esac
     done
-    if [ -r "$root/boot/grub/grub.cfg" ]; then
-        say loader grub
-        say boot-entry "$(sed -n '/^menuentry .*NixOS - Default/,/^}/p' "$root/boot/grub/grub.cfg" | init_of)"
+    printf '%s' "${good:-$bad}" | sort -V | tail -n 1
+}
+
+# efi_default: the entry that a variable of the firmware sets over loader.conf.
+efi_default() {
+    for name in LoaderEntryOneShot LoaderEntryPreferred LoaderEntryDefault; do
+        variable=$root/sys/firmware/efi/efivars/$name-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f
+        [ -r "$variable" ] || continue
+        # Four bytes of attributes, then UTF-16.
+        id=$(tail -c +5 "$variable" | tr -d '\0')
+        [ -n "$id" ] && printf '%s\n' "$id" && return 0
+    done
+    return 1
+}
+
+systemd_boot() {
+    default=$(efi_default) || default=$(sed -n 's/^default[[:space:]][[:space:]]*//p' "$1/loader/loader.conf" | tail -n 1)
+    # A default that is worked out at boot, or that matches no entry of this kind
+    # (a unified kernel image, say), tells nothing: then no loader is known.
+    entry=
+    case $default in
+    @* | auto-*) return 0 ;;
+    *.conf) entry=$(of_pattern "$1/loader/entries/$default") ;;
+    ?*) entry=$(of_pattern "$1/loader/entries/$default.conf") && [ -n "$entry" ] || entry=$(of_pattern "$1/loader/entries/$default") ;;
+    esac
+    if [ -z "$entry" ]; then
+        case $default in *[*?[]*) return 0 ;; esac
+    fi
+    say loader systemd-boot
+    [ -n "$entry" ] && say boot-entry "$(sed 's/^options//' "$entry" | init_of)"
+    return 0
+}
+
+grub() {
+    default=$(sed -n 's/^[[:space:]]*set default=//p' "$1" | tr -d '"' | tail -n 1)
+    # Only the first entry is NixOS's default; another one, or one that is saved, is somebody's choice.
+    case $default in '' | 0) ;; *) return 0 ;; esac
+    say loader grub
+    say boot-entry "$(sed -n '/^menuentry .*NixOS - Default/,/^}/p' "$1" | init_of)"
+}
+
+# The boot loaders' default entries, as the scripts in nixpkgs under
+# nixos/modules/system/boot/loader write them. The tests set root. Where two
+# loaders have left their files, the one whose files are newer is in use.
+boot_entry() {
+    conf=
+    for boot in "$root/boot" "$root/efi" "$root/boot/efi"; do
+        [ -r "$boot/loader/loader.conf" ] && conf=$boot/loader/loader.conf && break
+    done
+    if [ -r "$root/boot/grub/grub.cfg" ] && { [ -z "$conf" ] || [ "$root/boot/grub/grub.cfg" -nt "$conf" ]; }; then
+        grub "$root/boot/grub/grub.cfg"
+    elif [ -n "$conf" ]; then
+        systemd_boot "${conf%/loader/loader.conf}"
     elif [ -r "$root/boot/extlinux/extlinux.conf" ]; then
         say loader extlinux
         say boot-entry "$(sed -n '/^LABEL nixos-default[[:space:]]*$/,/^LABEL nixos-[0-9]/p' "$root/boot/extlinux/extlinux.conf" | sed 's/APPEND//' | init_of)"
@@ -35,6 +82,21 @@ boot_entry() {
         say loader init-script
         say boot-entry "$systemConfig"
     fi
+}
+
+# failed_units: the failed units, one a line, with those that wait for their next
+# restart after a failure; fails when they can't be listed, which is not the same as none.
+failed_units() {
+    listed=$(timeout 30 systemctl list-units --state=failed,auto-restart --plain --no-legend --no-pager --full 2>&1) || {
+        printf '%s\n' "${listed:-systemctl gave no answer within 30 s}"
+        return 1
+    }
+    printf '%s\n' "$listed" | while read -r unit load active rest; do
+        [ -n "$unit" ] || continue
+        [ "$active" = activating ] && [ "$(timeout 10 systemctl show -P Result "$unit")" = success ] && continue
+        printf '%s\n' "$unit"
+    done
+    return 0
 }
 
 # deploys: the runs that have a record here, each "ID NAME STATE EXIT-STATUS TOPLEVEL".
@@ -81,10 +143,9 @@ observe() {
     done
     # A path can be there and yet be half a copy; only the store's database knows.
     [ -e "$1" ] && nix-store --check-validity "$1" 2>/dev/null && say valid yes
-    # list-units exits 0 with and without failed units; a manager that doesn't answer is not an empty list.
-    if units=$(timeout 30 systemctl list-units --state=failed --plain --no-legend --no-pager --full 2>&1); then
+    if units=$(failed_units); then
         say units-read yes
-        [ -n "$units" ] && printf '%s\n' "$units" | while read -r unit rest; do say failed "$unit"; done
+        [ -n "$units" ] && printf '%s\n' "$units" | while read -r unit; do say failed "$unit"; done
     else
         say units-error "$(printf '%s' "$units" | head -n 1)"
     fi
@@ -100,11 +161,10 @@ observe() {
         [ "$(cat /run/booted-system/kernel-params 2>/dev/null)" = "$(cat "$1/kernel-params" 2>/dev/null)" ] || say needs-reboot kernel-params
     fi
     deploys
-    # What had failed before an activation of this toplevel that was not finished.
-    before=/run/deploy-ssh/failed-before
-    if [ -r $before ] && { IFS= read -r for_what <$before; [ "$for_what" = "$1" ]; }; then
+    # What had failed before an activation that has not ended well.
+    if [ -r /run/deploy-ssh/failed-before ]; then
         say baseline yes
-        sed 1d $before | while read -r unit; do say baseline-failed "$unit"; done
+        while read -r unit; do say baseline-failed "$unit"; done </run/deploy-ssh/failed-before
     fi
     boot_entry
     say observed yes

@@ -25,8 +25,11 @@ type Host struct {
 	// Lists are the files of /run/nixos that a switch which did not finish
 	// leaves behind, such as "start-list".
 	Lists []string
-	// FailedUnits are the units in state failed, sorted.
+	// FailedUnits are the units in state failed, or between restarts after a
+	// failure, sorted.
 	FailedUnits []string
+	// UnitsUnread is why they could not be listed; empty when they were.
+	UnitsUnread string
 }
 
 // Boots reports whether the next boot leads to toplevel, as far as that can be read.
@@ -178,10 +181,11 @@ func Activation(a Activated) Decision {
 		return Decision{Verdict: Partial, Reason: fmt.Sprintf("the switch is over and left no result, as when all its processes are killed (unit %s)", s.Unit) + journal(s) + left(after.Lists)}
 	case !s.Ended:
 		return Decision{Verdict: Unknown, Reason: "the switch left no result; its unit was " + s.Unit}
+	case s.LockHeld:
+		// Also when a run time limit ended the wait for the lock.
+		return Decision{Verdict: Locked, Reason: lockReason(s)}
 	case s.ServiceResult == "timeout":
 		return Decision{Verdict: TimedOut, Reason: fmt.Sprintf("unit %s was stopped at its run time limit", s.Unit) + jobs(s)}
-	case s.LockHeld:
-		return Decision{Verdict: Locked, Reason: lockReason(s)}
 	}
 
 	code, exited := s.code()
@@ -193,6 +197,8 @@ func Activation(a Activated) Decision {
 		return Decision{Verdict: Refused, Reason: "critical components change, which needs a reboot: " + s.Words.LastError}
 	case exited && code == 1 && s.Words.Check != "" && before.Running == after.Running:
 		return Decision{Verdict: Refused, Reason: "pre-switch check failed: " + s.Words.Check}
+	case !moved && after.Running != before.Running && after.Running != "":
+		return Decision{Verdict: Superseded, Reason: fmt.Sprintf("%s, and the host runs %s, which is neither the wanted system nor the one before", s.ending(), after.Running)}
 	case !moved:
 		return Decision{Verdict: ActivationFailed,
 			Reason: fmt.Sprintf("%s, and the host runs %s", s.ending(), show(after.Running))}
@@ -215,6 +221,9 @@ func Activation(a Activated) Decision {
 // every switch, fails again and gives 4. That is not this deploy's doing.
 // Everything else behind a 4 is.
 func failedUnits(before Host, s Switch, newly []string, after Host) Decision {
+	if after.UnitsUnread != "" {
+		return Decision{Verdict: Unknown, Reason: "the host runs the wanted system, but its failed units could not be listed: " + after.UnitsUnread}
+	}
 	code, _ := s.code()
 	var notes []string
 	if old := intersect(after.FailedUnits, before.FailedUnits); len(old) > 0 {
@@ -252,9 +261,9 @@ func failedUnits(before Host, s Switch, newly []string, after Host) Decision {
 }
 
 // Finalization judges the making of the boot entry, after the activation went through.
-// runs is the system that the host must still run; profileError is why the
-// profile could not be set, empty when it was.
-func Finalization(wanted, runs, profileError string, s Switch, after Host, seen bool) Decision {
+// before is the host as it was then, which must still run the same system;
+// profileError is why the profile could not be set, empty when it was.
+func Finalization(wanted string, before Host, profileError string, s Switch, after Host, seen bool) Decision {
 	boots, proven := after.Boots(wanted)
 	switch {
 	case profileError != "":
@@ -263,8 +272,13 @@ func Finalization(wanted, runs, profileError string, s Switch, after Host, seen 
 		return Decision{Verdict: Unfinalized, Reason: s.NotScheduled}
 	case !seen:
 		return Decision{Verdict: Unknown, Reason: "whether the host boots the wanted system was not read; the unit is " + s.Unit}
-	case after.Running != runs:
-		return Decision{Verdict: Unknown, Reason: fmt.Sprintf("the host ran %s, but now runs %s", show(runs), show(after.Running))}
+	case after.BootID != before.BootID && after.Running == wanted && boots && proven:
+		// Nothing proves a boot entry better than having booted from it.
+		return Decision{Verdict: Switched, Notes: []string{"the host rebooted while its boot entry was made, into the wanted system"}}
+	case after.BootID != before.BootID:
+		return Decision{Verdict: Rebooted, Reason: "the host rebooted while its boot entry was made and runs " + show(after.Running)}
+	case after.Running != before.Running:
+		return Decision{Verdict: Superseded, Reason: fmt.Sprintf("the host ran %s, but now runs %s", show(before.Running), show(after.Running))}
 	case s.StillRunning:
 		return Decision{Verdict: Unfinalized, Reason: fmt.Sprintf("the boot loader run %s goes on after its limit; it was left alone", s.Unit)}
 	case !s.Ended:
@@ -275,6 +289,10 @@ func Finalization(wanted, runs, profileError string, s Switch, after Host, seen 
 	if code, exited := s.code(); !exited || code != 0 {
 		return Decision{Verdict: Unfinalized, Reason: s.ending()}
 	}
+	var notes []string
+	if late := minus(after.FailedUnits, before.FailedUnits); len(late) > 0 {
+		notes = append(notes, "failed since the activation was judged: "+strings.Join(late, ", "))
+	}
 	switch {
 	case !boots && after.Profile != wanted:
 		return Decision{Verdict: Unfinalized, Reason: "the system profile leads to " + show(after.Profile)}
@@ -282,10 +300,9 @@ func Finalization(wanted, runs, profileError string, s Switch, after Host, seen 
 		return Decision{Verdict: Unfinalized,
 			Reason: fmt.Sprintf("switch-to-configuration ended with exit code 0, but the default entry of %s boots %s", after.Loader, show(after.BootEntry))}
 	case !proven:
-		return Decision{Verdict: Switched,
-			Notes: []string{"the boot entry can't be read on this host (no known boot loader), so it isn't proven; the profile is set"}}
+		notes = append(notes, "the boot entry can't be read on this host (no known boot loader, or a default that is worked out at boot), so it isn't proven; the profile is set")
 	}
-	return Decision{Verdict: Switched}
+	return Decision{Verdict: Switched, Notes: notes}
 }
 
 func jobs(s Switch) string {

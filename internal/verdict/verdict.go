@@ -36,6 +36,7 @@ const (
 	ActivationFailed Verdict = "activation-failed"
 	Partial          Verdict = "partial"
 	Rebooted         Verdict = "rebooted"
+	Superseded       Verdict = "superseded"
 	Degraded         Verdict = "degraded"
 	NoLogin          Verdict = "no-login"
 	RolledBack       Verdict = "rolled-back"
@@ -104,7 +105,7 @@ var table = []Row{
 		"Pins are required, and the node has no host key of its own that holds; the host was not contacted.",
 		"Give the node its hostKey (deploy-ssh hostkeys shows it), or remove what weakens the pin, then run again."},
 	{Unreachable, Failed, No,
-		"No connection to the host could be made.",
+		"The host could not be reached, or was lost again before anything was changed on it.",
 		"Check that the host is up and that its address and port are right, then run again."},
 	{HostKeyRefused, Failed, No,
 		"The host shows another host key than the one trusted; no login was tried.",
@@ -145,6 +146,9 @@ var table = []Row{
 	{Rebooted, Failed, Maybe,
 		"The host rebooted during the switch and does not run the wanted system.",
 		"Find out why it rebooted, then run again."},
+	{Superseded, Failed, Maybe,
+		"Another switch has meanwhile brought the host to another system.",
+		"Find out who else deploys to this host, then run again."},
 	{Degraded, Failed, Yes,
 		"The host runs the wanted system, but units failed that did not fail before. The boot entry is still the old one.",
 		"Look at the units named (systemctl status UNIT), mend them and run again."},
@@ -161,7 +165,7 @@ var table = []Row{
 		"Nothing was done on this node.",
 		"Run again."},
 	{Unknown, Open, Maybe,
-		"The connection was lost before the host told the result; the switch may still be running or may have ended either way.",
+		"What came of the switch was not seen: it may still be running or may have ended either way.",
 		"deploy-ssh status tells once the host can be reached; running again asks the host first, too."},
 }
 

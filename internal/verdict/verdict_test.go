@@ -66,6 +66,9 @@ func TestActivation(t *testing.T) {
 
 		{name: "4 for an ignored unit", before: host(oldSystem), s: ended("4", Words{FailedUnits: []string{"flaky.service"}, RefusedJobs: []string{"Failed to start flaky.service"}}), after: host(wanted, failed("flaky.service")), ignore: func(u string) bool { return u == "flaky.service" }, want: Switched},
 		{name: "0 with an ignored unit and another", before: host(oldSystem), s: ended("0"), after: host(wanted, failed("flaky.service", "nginx.service")), ignore: func(u string) bool { return u == "flaky.service" }, want: Degraded, reason: "failed units: nginx.service"},
+		{name: "0 but units can't be listed", before: host(oldSystem), s: ended("0"), after: host(wanted, func(h *Host) { h.UnitsUnread = "no answer" }), want: Unknown, reason: "no answer"},
+		{name: "another switch came between", before: host(oldSystem), s: ended("0"), after: host("/nix/store/third"), want: Superseded, reason: "/nix/store/third"},
+		{name: "limit while waiting for the lock", before: host(oldSystem), s: Switch{Unit: "u", Ended: true, ServiceResult: "timeout", ExitCode: "killed", ExitStatus: "TERM", LockHeld: true, Holder: "pid 7 (x)"}, after: host(oldSystem), want: Locked, reason: "pid 7"},
 		{name: "2", before: host(oldSystem), s: ended("2", Words{LastError: "Failed to run activate script"}), after: host(wanted), want: ActivationFailed, reason: "Failed to run activate script"},
 		{name: "2 not moved", before: host(oldSystem), s: ended("2"), after: host(oldSystem), want: ActivationFailed},
 		{name: "1 pre-switch check", before: host(oldSystem), s: ended("1", Words{Check: "disk"}), after: host(oldSystem), want: Refused, reason: "disk"},
@@ -169,10 +172,15 @@ func TestFinalization(t *testing.T) {
 		{name: "killed", s: killed("KILL"), after: good, want: Unfinalized, reason: "KILL"},
 		{name: "unknown loader", s: ended("0"), after: with(func(h *Host) { h.Loader, h.BootEntry = "", "" }), want: Switched, notes: 1},
 		{name: "container", s: ended("0"), after: with(func(h *Host) { h.Loader, h.BootEntry, h.Container = "", "", "lxc" }), want: Switched},
-		{name: "another system meanwhile", s: ended("0"), after: with(func(h *Host) { h.Running = oldSystem }), want: Unknown, reason: oldSystem},
+		{name: "another system meanwhile", s: ended("0"), after: with(func(h *Host) { h.Running = oldSystem }), want: Superseded, reason: oldSystem},
+		{name: "rebooted into the old system", s: Switch{Unit: "b.service"}, after: with(func(h *Host) { h.BootID, h.Running, h.BootEntry = "boot-2", oldSystem, oldSystem }), want: Rebooted, reason: oldSystem},
+		{name: "rebooted into the new system", s: Switch{Unit: "b.service"}, after: with(func(h *Host) { h.BootID = "boot-2" }), want: Switched, notes: 1},
+		{name: "rebooted into the new system, boots the old one", s: Switch{Unit: "b.service"}, after: with(func(h *Host) { h.BootID, h.BootEntry = "boot-2", oldSystem }), want: Rebooted},
+		{name: "a unit fails late", s: ended("0"), after: with(func(h *Host) { h.FailedUnits = []string{"late.service"} }), want: Switched, notes: 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got := Finalization(wanted, wanted, tt.profile, tt.s, tt.after, !tt.unseen)
+			before := host(wanted)
+			got := Finalization(wanted, before, tt.profile, tt.s, tt.after, !tt.unseen)
 			if got.Verdict != tt.want || !strings.Contains(got.Reason, tt.reason) || len(got.Notes) != tt.notes {
 				t.Errorf("Finalization = %+v, want %s with %q and %d notes", got, tt.want, tt.reason, tt.notes)
 			}

@@ -111,6 +111,13 @@ func TestFleetOfFive(t *testing.T) {
 	check("standard output full", errs, code)
 	_, errs, code = call("set -o pipefail; deploy-ssh .#nodes --settle 0.5s --json | head -1")
 	check("read by head", errs, code)
+	out, _, code = call("deploy-ssh .#nodes --on 'good,al*' --exclude already --settle 0s")
+	if code != verdict.ExitGood || !strings.Contains(out, "good  ") || strings.Contains(out, "already") || !strings.Contains(out, "1 node as wanted") {
+		t.Errorf("--on and --exclude: exit code %d\n%s", code, out)
+	}
+	if _, errs, code := call("deploy-ssh .#nodes --on goood"); code != verdict.ExitUsage || !strings.Contains(errs, "good") {
+		t.Errorf("--on with an unknown name: exit code %d\n%s", code, errs)
+	}
 	if _, _, code := call("deploy-ssh .#unreachable --settle 0s"); code != verdict.ExitFailed {
 		t.Errorf("one node unreachable: exit code %d, want 1", code)
 	}

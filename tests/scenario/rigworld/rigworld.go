@@ -143,8 +143,7 @@ func Prepare(ctx context.Context, r *rig.Rig, binary, flake string) error {
 
 // BuildToplevel builds an attribute of the flake on the deployer.
 func BuildToplevel(ctx context.Context, r *rig.Rig, attribute string) (string, error) {
-	// Nix 2.8 can't print the path.
-	out, err := r.Deployer.Sh(ctx, "cd "+Flake+" && nix build -o /root/built "+attribute+" && readlink -f /root/built")
+	out, err := r.Deployer.Sh(ctx, "cd "+Flake+" && nix build --no-link --print-out-paths "+attribute)
 	return strings.TrimSpace(out), err
 }
 

@@ -1,0 +1,99 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/deploy-ssh/deploy-ssh/internal/settings"
+	"github.com/deploy-ssh/deploy-ssh/internal/verdict"
+)
+
+// call runs the program in this process. Its PATH leads nowhere, so that nothing
+// but the command line is judged.
+func call(t *testing.T, env []string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = Run(t.Context(), Process{Args: args, Env: append([]string{"PATH=/nowhere"}, env...), Dir: t.TempDir(), Stdout: &out, Stderr: &errs})
+	return code, out.String(), errs.String()
+}
+
+func TestUsage(t *testing.T) {
+	for _, tt := range []struct {
+		args []string
+		env  []string
+		code int
+		out  []string // in standard output
+		err  []string // in standard error
+	}{
+		{args: []string{"version"}, out: []string{"deploy-ssh " + Version}},
+		{args: []string{"--version"}, out: []string{"deploy-ssh " + Version}},
+		{args: []string{"--help"}, out: []string{"FLAKE#NODES", settings.KeyNodes, "130", "--goal"}},
+		{args: []string{"apply", "--help"}, out: []string{"--lock-attempts", "--confirm"}},
+		{args: nil, code: 2, err: []string{".#nodes"}},
+		{args: []string{".#nodes", ".#others"}, code: 2, err: []string{"behind --"}},
+		{args: []string{".#nodes", "--goal", "fly"}, code: 2, err: []string{"fly", "dry-activate"}},
+		{args: []string{".#nodes", "--reboot", "--goal", "test"}, code: 2, err: []string{"--reboot with --goal test"}},
+		{args: []string{".#nodes", "--confirm", "5s", "--goal", "boot"}, code: 2, err: []string{"--confirm with --goal boot"}},
+		{args: []string{".#nodes", "--settle", "-1s"}, code: 2, err: []string{"--settle -1s"}},
+		{args: []string{".#nodes", "--copy-timeout", "0s"}, code: 2, err: []string{"--copy-timeout 0s"}},
+		{args: []string{".#nodes", "--lock-attempts", "0"}, code: 2, err: []string{"at least 1"}},
+		{args: []string{".#nodes", "--option", "cores"}, code: 2, err: []string{"cores"}},
+		{args: []string{".#nodes", "--no-such-flag"}, code: 2, err: []string{"no-such-flag"}},
+		{args: []string{"rollback", ".#nodes", "--to", "-1"}, code: 2, err: []string{"generations count from 1"}},
+		{args: []string{"rollback", ".#nodes", "--goal", "build"}, code: 2, err: []string{"on the host already"}},
+		{args: []string{".#nodes"}, env: []string{"DEPLOY_SSH_USR=x"}, code: 2, err: []string{"DEPLOY_SSH_USR", "DEPLOY_SSH_USER"}},
+		{args: []string{".#nodes"}, code: 2, err: []string{"nix", "hint: nix and ssh must be on the PATH"}},
+	} {
+		code, out, errs := call(t, tt.env, tt.args...)
+		if code != tt.code {
+			t.Errorf("%q %q: exit code %d, want %d\n%s%s", tt.env, tt.args, code, tt.code, out, errs)
+		}
+		for _, word := range tt.out {
+			if !strings.Contains(out, word) {
+				t.Errorf("%q: standard output lacks %q:\n%s", tt.args, word, out)
+			}
+		}
+		for _, word := range tt.err {
+			if !strings.Contains(errs, word) {
+				t.Errorf("%q %q: standard error lacks %q:\n%s", tt.env, tt.args, word, errs)
+			}
+		}
+		if tt.code != 0 && out != "" {
+			t.Errorf("%q: standard output of a usage error: %s", tt.args, out)
+		}
+	}
+}
+
+func TestSchemaIsJSON(t *testing.T) {
+	code, out, errs := call(t, nil, "schema")
+	if code != 0 || !json.Valid([]byte(out)) {
+		t.Errorf("exit code %d, %s, not JSON:\n%.200s", code, errs, out)
+	}
+}
+
+func TestJoinOptions(t *testing.T) {
+	for _, tt := range []struct{ in, want string }{
+		{".#nodes --option cores 4 --json", ".#nodes --option=cores=4 --json"},
+		{".#nodes --option cores=4 --json", ".#nodes --option cores=4 --json"},
+		{".#nodes -- --option cores 4", ".#nodes -- --option cores 4"},
+		{".#nodes --option", ".#nodes --option"},
+	} {
+		if got := strings.Join(joinOptions(strings.Fields(tt.in)), " "); got != tt.want {
+			t.Errorf("joinOptions(%s) = %s, want %s", tt.in, got, tt.want)
+		}
+	}
+}
+
+// An interrupt before anything was done is 130, whatever was under way.
+func TestInterruptedBeforeWork(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var errs bytes.Buffer
+	code := Run(ctx, Process{Args: []string{".#nodes"}, Env: []string{"PATH=" + t.TempDir()}, Stdout: &bytes.Buffer{}, Stderr: &errs})
+	if code != verdict.ExitInterrupted {
+		t.Errorf("exit code %d, want 130\n%s", code, errs.String())
+	}
+}
