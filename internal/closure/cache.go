@@ -27,6 +27,7 @@ import (
 // Nothing but the closure can be fetched, for a request is looked up in a table and
 // never made into a path.
 type cache struct {
+	root   string // where the store's files are, before their paths; empty outside of tests
 	token  string
 	public signature.PublicKey
 	files  map[string]http.HandlerFunc // by the path of the URL
@@ -177,10 +178,10 @@ func (s *cache) stream(ctx context.Context, w http.ResponseWriter, storePath str
 	case encoder := <-s.wide:
 		defer func() { s.wide <- encoder }()
 		if encoder == nil {
-			return archive(w, storePath)
+			return archive(w, s.root+storePath)
 		}
 		encoder.Reset(w)
-		return errors.Join(archive(encoder, storePath), encoder.Close())
+		return errors.Join(archive(encoder, s.root+storePath), encoder.Close())
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -192,7 +193,7 @@ func (s *cache) whole(ctx context.Context, w http.ResponseWriter, storePath stri
 	select {
 	case p := <-s.narrow:
 		var err error
-		packed, err = p.pack(storePath)
+		packed, err = p.pack(s.root + storePath)
 		s.narrow <- p
 		if err != nil {
 			return err
@@ -212,9 +213,9 @@ type packer struct {
 }
 
 // pack returns the packed NAR, which stays when the packer goes on.
-func (p *packer) pack(storePath string) ([]byte, error) {
+func (p *packer) pack(path string) ([]byte, error) {
 	p.nar.Reset()
-	if err := archive(&p.nar, storePath); err != nil {
+	if err := archive(&p.nar, path); err != nil {
 		return nil, err
 	}
 	if p.encoder == nil {
