@@ -112,10 +112,9 @@ what came of it. The nodes are deployed one at a time, in list order.`,
 	}
 	root.Flags().AddFlagSet(apply.Flags())
 	root.SetVersionTemplate("deploy-ssh {{.Version}}\n")
-	root.SetHelpTemplate(`{{with (or .Long .Short)}}{{. | trimTrailingWhitespaces}}
-
-{{end}}{{if or .Runnable .HasSubCommands}}{{.UsageString}}{{end}}` + helpTail())
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetHelpFunc(help)
+	root.SetUsageTemplate(groupedUsage(root.UsageTemplate()))
+	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(apply, newRollback(p), newStatus(p), newCheck(p), newExplain(p), newHostKeys(p), newSchema(p), newVersion(p))
 	return root
 }

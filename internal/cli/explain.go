@@ -317,10 +317,14 @@ func (e explanation) via() string {
 
 // refAndNodes takes a flake reference and any number of nodes; what follows `--` is Nix's.
 func refAndNodes(cmd *cobra.Command, args []string) error {
-	if dash := cmd.ArgsLenAtDash(); len(args) == 0 || dash == 0 {
+	dash := cmd.ArgsLenAtDash()
+	if len(args) == 0 || dash == 0 {
 		return usageError{fmt.Errorf("a flake reference with the node map's attribute is wanted, such as .#nodes")}
 	}
-	return nil
+	if dash < 0 {
+		dash = len(args)
+	}
+	return checkRef(cmd, args[0], args[dash:])
 }
 
 func printJSON(w io.Writer, v any) error {

@@ -136,13 +136,15 @@ func (f *mapFlags) selection(r *flake.Request) error {
 func (f *mapFlags) plan(ctx context.Context, p Process, out *output, env settings.Environment, r flake.Request) ([]flake.Node, plan.Plan, error) {
 	began := time.Now()
 	progress := out.lines(report.Evaluate)
-	// Errors come back as values, each once; evaluating again repeats them here.
-	show, inError := progress.Line, false
+	// Errors come back as values, each once; evaluating again repeats them and
+	// all other lines here.
+	show, inError, shown := progress.Line, false, map[string]bool{}
 	progress.Line = func(text string) {
 		inError = strings.HasPrefix(text, "error:") || inError && (text == "" || strings.HasPrefix(text, " "))
-		if !inError || f.showTrace {
+		if f.showTrace || !inError && !shown[text] {
 			show(text)
 		}
+		shown[text] = true
 	}
 	r.Stderr = progress
 	m, err := flake.Evaluator{Runner: p.local(), Limit: f.evalTimeout}.Evaluate(ctx, r)
@@ -195,15 +197,15 @@ func readableConfig(p Process, path string) (string, error) {
 
 // refAndNixArgs takes one flake reference; what follows `--` is Nix's.
 func refAndNixArgs(cmd *cobra.Command, args []string) error {
-	own := args
+	own, nixArgs := args, []string(nil)
 	if dash := cmd.ArgsLenAtDash(); dash >= 0 {
-		own = args[:dash]
+		own, nixArgs = args[:dash], args[dash:]
 	}
-	switch len(own) {
-	case 0:
+	if len(own) == 0 {
 		return usageError{fmt.Errorf("a flake reference with the node map's attribute is wanted, such as .#nodes")}
-	case 1:
-		return nil
+	}
+	if err := checkRef(cmd, own[0], nixArgs); err != nil || len(own) == 1 {
+		return err
 	}
 	return usageError{fmt.Errorf("one flake reference is wanted, not %d: %q (arguments for Nix go behind --)", len(own), own)}
 }

@@ -123,6 +123,10 @@ func (e Evaluator) ask(ctx context.Context, r Request, toplevels string) (docume
 		if errors.As(err, &failed) && !r.ShowTrace {
 			failed.Stderr = withoutOwnFrames(failed.Stderr)
 		}
+		if failed != nil && failed.Cause == nil && r.Stderr != nil {
+			// What Nix said before its error has been told.
+			failed.Stderr = fromError(failed.Stderr)
+		}
 		// What there is on standard output may be half of the answer.
 		return document{}, &MapError{Ref: r.Ref, Cause: err}
 	}

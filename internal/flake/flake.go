@@ -130,6 +130,14 @@ func words(err error) string {
 	return err.Error()
 }
 
+// fromError is Nix's words from its first error on, or all of them when there is none.
+func fromError(text string) string {
+	if _, after, found := strings.Cut("\n"+text, "\nerror:"); found {
+		return "error:" + after
+	}
+	return text
+}
+
 // withoutOwnFrames takes from Nix's words the frames of its trace that lie in
 // the expression of this program (Nix calls it «string»): they are nothing
 // that the operator wrote.

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -90,10 +91,14 @@ var packages = []string{
 }
 
 // Install installs what is missing of the Debian packages that the rig and
-// the project's other tests need. Log gets apt's own words.
+// the project's other tests need, and sees to it that there are pseudoterminals.
+// Log gets apt's own words.
 func Install(ctx context.Context, log io.Writer) error {
 	if missing := machineNeeds(); len(missing) > 0 {
 		return &NeedsError{missing}
+	}
+	if err := pseudoterminals("/dev", log); err != nil {
+		return err
 	}
 	if _, err := exec.LookPath("apt-get"); err != nil {
 		if err := Needs(); err != nil {
@@ -110,6 +115,42 @@ func Install(ctx context.Context, log io.Writer) error {
 		return err
 	}
 	return aptGet(ctx, log, append([]string{"install", "-y", "--no-install-recommends"}, missing...)...)
+}
+
+// pseudoterminals mounts devpts in dev, which is /dev, where it is missing:
+// Nix opens a pseudoterminal for every build. A container has none whose /dev
+// is the machine's without what is mounted in it.
+func pseudoterminals(dev string, log io.Writer) error {
+	before := openPseudoterminal(dev)
+	if before == nil {
+		return nil
+	}
+	pts := filepath.Join(dev, "pts")
+	fmt.Fprintf(log, "rig: mounting devpts on %s, because there are no pseudoterminals: %v\n", pts, before)
+	// Group 5 is tty on Debian; the mode is that of mesg n.
+	err := unix.Mount("devpts", pts, "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "gid=5,mode=620,ptmxmode=666")
+	if err == nil {
+		err = openPseudoterminal(dev)
+	}
+	if err != nil {
+		return &NeedsError{[]string{fmt.Sprintf("no pseudoterminals, which Nix needs to build (%v), and mounting devpts on %s didn't help: %v", before, pts, err)}}
+	}
+	return nil
+}
+
+// openPseudoterminal tells why no pseudoterminal can be opened, or nil (pts(4)).
+func openPseudoterminal(dev string) error {
+	master, err := os.OpenFile(filepath.Join(dev, "ptmx"), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		return err
+	}
+	defer master.Close()
+	number, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		return err
+	}
+	_, err = os.Stat(filepath.Join(dev, "pts", strconv.Itoa(number)))
+	return err
 }
 
 func notInstalled(ctx context.Context) ([]string, error) {

@@ -354,6 +354,14 @@ func TestDetach(t *testing.T) {
 	if got := run("shell", "deployer", "--rig", name, "--", "ssh", "target1", "hostname"); got != "target1\n" {
 		t.Errorf("rig shell: %q", got)
 	}
+	if got := run("shell", "--rig", name, "target1", "sh", "-c", "echo $0-$1", "--rig", "x"); got != "--rig-x\n" {
+		t.Errorf("rig shell of a command without --: %q", got)
+	}
+	for _, args := range [][]string{{"shell", "--rig", name}, {"shell", "target2", "--rig", name}} {
+		if out, err := exec.Command(bin, args...).CombinedOutput(); err == nil || !strings.Contains(string(out), name+" has deployer, target1\n") {
+			t.Errorf("rig %s: %v, and the hosts are not named:\n%s", strings.Join(args, " "), err, out)
+		}
+	}
 	if out, err := exec.Command(bin, "shell", "target1", "--rig", name, "--", "sh", "-c", "exit 9").CombinedOutput(); err == nil || err.Error() != "exit status 9" {
 		t.Errorf("rig shell of a command that exits with 9: %v\n%s", err, out)
 	}

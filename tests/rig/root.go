@@ -6,11 +6,13 @@ import (
 	"crypto/sha256"
 	_ "embed"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"time"
@@ -28,6 +30,8 @@ var rootPackages = []string{
 	"iproute2", "procps", "util-linux", "curl", "openssl", "ca-certificates", "nginx",
 	"sudo", "opendoas", "jq", "netcat-openbsd", "less",
 	"bash", "fish", "zsh", "tcsh", "mksh",
+	// For who looks around in a host.
+	"nano",
 }
 
 // rootTimeout bounds the building of a root file system, downloads included.
@@ -36,6 +40,7 @@ const rootTimeout = 20 * time.Minute
 // Root returns the folder of the root file system for a Debian release, as it is in the cache.
 // Nobody may write to it.
 // It is built when the cache has none of the present recipe; who asks meanwhile waits.
+// Then the cache's roots of the release by other recipes go, but for those in use.
 // The cache is /var/cache/deploy-ssh-rig, or what the environment's RIG_CACHE says.
 func Root(ctx context.Context, suite string, log io.Writer) (string, error) {
 	cache := os.Getenv("RIG_CACHE")
@@ -68,6 +73,9 @@ func Root(ctx context.Context, suite string, log io.Writer) (string, error) {
 	fmt.Fprintf(log, "rig: building a %s root in %s, which takes a minute or two\n", suite, cache)
 	if err := buildRoot(ctx, turn, root, suite, packages); err != nil {
 		return "", fmt.Errorf("building a %s root: %w", suite, err)
+	}
+	if err := dropOthers(root, suite, log); err != nil {
+		fmt.Fprintf(log, "rig: clearing away old roots: %v\n", err)
 	}
 	return root, nil
 }
@@ -108,6 +116,50 @@ func buildRoot(ctx context.Context, turn *os.File, root, suite, packages string)
 		return fmt.Errorf("%w, see %s:\n%s", err, log.Name(), lastLines(log.Name(), 15))
 	}
 	return os.Rename(half, root)
+}
+
+// dropOthers removes the release's roots beside the given one that nothing on
+// this machine has mounted. The caller has the lock on the release.
+func dropOthers(root, suite string, log io.Writer) error {
+	entries, err := os.ReadDir(filepath.Dir(root))
+	if err != nil {
+		return err
+	}
+	isRoot := regexp.MustCompile(`^` + regexp.QuoteMeta(suite) + `-[0-9a-f]{12}$`)
+	for _, e := range entries {
+		old := filepath.Join(filepath.Dir(root), e.Name())
+		if old == root || !e.IsDir() || !isRoot.MatchString(e.Name()) || mounted(e.Name()) {
+			continue
+		}
+		// Whoever mounts it from here on fails, and whoever just has is seen.
+		half := old + ".half"
+		if err := os.Rename(old, half); err != nil {
+			return err
+		}
+		if mounted(e.Name()) {
+			if err := os.Rename(half, old); err != nil {
+				return err
+			}
+			continue
+		}
+		fmt.Fprintf(log, "rig: removing %s, which is of another recipe\n", old)
+		if err := errors.Join(os.RemoveAll(half), os.RemoveAll(old+".log")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mounted tells whether some process has a mount that names a root.
+func mounted(name string) bool {
+	tables, _ := filepath.Glob("/proc/[0-9]*/mountinfo") // errs on a bad pattern only
+	for _, table := range tables {
+		// A process that has ended meanwhile has no mounts.
+		if text, err := os.ReadFile(table); err == nil && strings.Contains(string(text), name) {
+			return true
+		}
+	}
+	return false
 }
 
 // mirror is where apt gets this machine's packages from, for debootstrap to use;

@@ -83,6 +83,31 @@ func boot(t *testing.T, w *world) {
 		wantLines(t, "stderr", result.Stderr, "Failed to install bootloader")
 	})
 
+	t.Run("systemd-boot with boot counting", func(t *testing.T) {
+		t.Parallel()
+		h := w.take(t)
+		sh(t, h.Host, setProfile+h.paths["counted"])
+		wantState(t, h, h.switchTo(t, "counted", "switch"), state{0, "counted", "counted", nil})
+		entries := func() []string { return strings.Fields(sh(t, h.Host, "cd /boot/loader/entries && ls")) }
+		first := entries()
+		if len(first) != 2 || !strings.HasSuffix(first[1], "+3.conf") {
+			t.Fatalf("entries: %q, want an old one and a counted one", first)
+		}
+		// what systemd-boot makes of it at a boot
+		sh(t, h.Host, "cd /boot/loader/entries && mv "+first[1]+" "+strings.Replace(first[1], "+3", "+2-1", 1))
+		reboot(t, h)
+		wantState(t, h, h.switchTo(t, "counted", "switch"), state{0, "counted", "counted", nil})
+		if got := entries(); len(got) != 2 || !strings.HasSuffix(got[1], "+2-1.conf") {
+			t.Errorf("entries after a boot: %q", got)
+		}
+		// no tries left: back to the older one
+		sh(t, h.Host, "cd /boot/loader/entries && mv "+strings.Replace(first[1], "+3", "+2-1", 1)+" "+strings.Replace(first[1], "+3", "+0-3", 1))
+		reboot(t, h)
+		if got := h.current(t); got != "base" {
+			t.Errorf("runs %s after a boot without tries left, want base", got)
+		}
+	})
+
 	for loader, file := range map[string]string{"grub": "/boot/grub/grub.cfg", "extlinux": "/boot/extlinux/extlinux.conf"} {
 		t.Run(loader, func(t *testing.T) {
 			t.Parallel()
@@ -91,7 +116,12 @@ func boot(t *testing.T, w *world) {
 			if result := h.switchTo(t, loader, "switch"); result.Code != 0 {
 				t.Fatalf("exit code %d: %s", result.Code, result.Stderr)
 			}
-			got := initOption.FindAllStringSubmatch(sh(t, h.Host, "cat "+file), -1)
+			text := sh(t, h.Host, "cat "+file)
+			// by which entry the program finds the default
+			if mark := map[string]string{"grub": "menuentry \"NixOS - Default\" {\n", "extlinux": "LABEL nixos-default\n"}[loader]; !strings.Contains(text, mark) {
+				t.Errorf("%s has no %q:\n%s", file, mark, text)
+			}
+			got := initOption.FindAllStringSubmatch(text, -1)
 			var names []string
 			for _, match := range got {
 				names = append(names, h.name(match[1]))
@@ -269,7 +299,7 @@ func (w *world) refusals(t *testing.T) {
 		"refusals.no-name":       "toplevels.mkToplevel: argument 'name' is null, but a name for the system is wanted. It must match ",
 		"refusals.bad-name":      `toplevels.mkToplevel: argument 'name' is string "a b", but a name for the system is wanted. It must match `,
 		"refusals.bad-type":      "toplevels.mkToplevel: argument 'label' is int 7, but a value of type string is wanted. Change 'label' where mkToplevel is called.",
-		"refusals.bad-choice":    `toplevels.mkToplevel: argument 'loader' is string "lilo", but one of systemd-boot, grub, extlinux is wanted.`,
+		"refusals.bad-choice":    `toplevels.mkToplevel: argument 'loader' is string "lilo", but one of systemd-boot, systemd-boot-counting, grub, extlinux is wanted.`,
 		"refusals.bad-unit":      `toplevels.mkToplevel: argument 'units' is string "nginx", but the name of a unit file is wanted. It must match `,
 		"refusals.bad-fault":     `toplevels.mkToplevel: argument 'faults.unit' is string "explodes", but one of cancelled, dies-later, fails, hangs is wanted.`,
 		"faults.throws":          "the toplevel of throws throws, as asked for",

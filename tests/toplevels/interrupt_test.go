@@ -7,7 +7,7 @@ import (
 // lock is the lock of switch-to-configuration, and its forerunners'.
 func lock(t *testing.T, w *world) {
 	h := w.take(t)
-	held := "flock /run/nixos/switch-to-configuration.lock sleep 60 </dev/null >/dev/null 2>&1 & holder=$!; trap 'kill $(pgrep -P $holder)' EXIT; " +
+	held := "flock /run/nixos/switch-to-configuration.lock sleep infinity </dev/null >/dev/null 2>&1 & holder=$!; trap 'kill $(pgrep -P $holder)' EXIT; " +
 		"while flock -n /run/nixos/switch-to-configuration.lock true; do sleep 0.01; done; "
 	for _, action := range []string{"check", "dry-activate", "test", "switch", "boot"} {
 		result := h.do(t, held+"$next/$stc "+action)
@@ -22,8 +22,10 @@ func lock(t *testing.T, w *world) {
 		h.paths["perl"]+"/bin/.switch-to-configuration-wrapped line 98.")
 
 	// the early Perl one waits
-	result = h.do(t, "exec 9>>/run/nixos/switch-to-configuration.lock; flock 9; "+
-		"$perl_blocking_lock/$stc check 9>&- & sleep 0.5; kill -0 $! && echo waiting; flock -u 9; wait $!")
+	result = h.do(t, held+`$perl_blocking_lock/$stc check & waiter=$!
+		waits="-> FLOCK .*:$(stat -c %i /run/nixos/switch-to-configuration.lock) "
+		while kill -0 $waiter; do if grep -q -e "$waits" /proc/locks; then echo waiting; break; fi; sleep 0.05; done
+		trap - EXIT; kill $(pgrep -P $holder); wait $waiter`)
 	wantState(t, h, result, state{0, "base", "base", nil})
 	wantLines(t, "stdout", result.Stdout, "waiting")
 
@@ -34,6 +36,14 @@ func lock(t *testing.T, w *world) {
 	}
 }
 
+// Scripts for what the tests wait for in a switch that another process runs.
+const (
+	// inActivation waits until activate-slow, with its output in /run/slow, is past /etc.
+	inActivation = "until grep -qs 'its time: 1' /run/slow; do sleep 0.1; done; rm /run/slow; "
+	// inStart waits until fault.service of unit-hangs hangs in its start.
+	inStart = "until [ \"$(systemctl show -p ActiveState --value fault)\" = activating ]; do sleep 0.1; done; "
+)
+
 // interruptions is switches that end half-way, and what the next one makes of it.
 func interruptions(t *testing.T, w *world) {
 	cases := []struct {
@@ -42,12 +52,12 @@ func interruptions(t *testing.T, w *world) {
 		then         string // what then runs to the end, from next
 	}{
 		{"main process killed in activate, which runs on",
-			`$activate_slow/$stc test & sleep 2; kill -TERM $!; wait $!; code=$?
+			`$activate_slow/$stc test >/run/slow & ` + inActivation + `kill -TERM $!; wait $!; code=$?
 			 flock -n /run/nixos/switch-to-configuration.lock true || exit 99
 			 while pgrep -f "$activate_slow/[a]ctivate"; do sleep 0.1; done; exit $code`,
 			state{143, "activate-slow", "base", []string{"start-list"}}, "next"},
 		{"stopped as a unit, activate with it",
-			`systemd-run -q --unit=try $activate_slow/$stc test; sleep 2; systemctl stop try
+			`systemd-run -q --unit=try -p StandardOutput=append:/run/slow $activate_slow/$stc test; ` + inActivation + `systemctl stop try
 			 pgrep -f "$activate_slow/[a]ctivate"`,
 			state{1, "base", "base", []string{"start-list"}}, "next"},
 		{"stdout and stderr lose their reader in activate",
@@ -62,13 +72,13 @@ func interruptions(t *testing.T, w *world) {
 		{"stdout full", `$next/$stc test >/dev/full`, state{2, "next", "base", nil}, "next"},
 		{"both closed", `$next/$stc test >&- 2>&-`, state{0, "next", "base", nil}, "next"},
 		{"hanging start job, main process killed",
-			`$unit_hangs/$stc test & until systemctl list-jobs | grep -q fault.service; do sleep 0.1; done; sleep 0.5; kill -TERM $!; wait $!`,
+			`$unit_hangs/$stc test & ` + inStart + `kill -TERM $!; wait $!`,
 			state{143, "unit-hangs", "base", []string{"start-list"}}, "next"},
 		{"hanging start job, its unit killed",
-			`$unit_hangs/$stc test & until systemctl list-jobs | grep -q fault.service; do sleep 0.1; done; sleep 0.5; systemctl kill -s KILL fault; wait $!`,
+			`$unit_hangs/$stc test & ` + inStart + `systemctl kill -s KILL fault; wait $!`,
 			state{4, "unit-hangs", "base", nil}, "next"},
 		{"hanging start job, its unit stopped",
-			`$unit_hangs/$stc test & until systemctl list-jobs | grep -q fault.service; do sleep 0.1; done; sleep 0.5; systemctl stop fault; wait $!`,
+			`$unit_hangs/$stc test & ` + inStart + `systemctl stop fault; wait $!`,
 			state{0, "unit-hangs", "base", nil}, "next"},
 	}
 	for _, c := range cases {
@@ -126,11 +136,10 @@ func bus(t *testing.T, w *world) {
 		{"no bus, switch: the boot loader has run",
 			"nix-env -p /nix/var/nix/profiles/system --set $next; " + stop + "$next/$stc switch; code=$?; " + mend + "exit $code",
 			state{1, "base", "next", nil}, []string{refused}},
-		{"bus stopped in activate", "$activate_slow/$stc test & sleep 2; " + stop + "wait $!; code=$?; " + mend + "exit $code",
+		{"bus stopped in activate", "$activate_slow/$stc test >/run/slow & " + inActivation + stop + "wait $!; code=$?; " + mend + "exit $code",
 			state{1, "activate-slow", "base", []string{"start-list"}}, []string{"Error: Failed to reset failed units"}},
 		{"bus restarted while a job runs",
-			"$unit_hangs/$stc test & until systemctl list-jobs | grep -q fault.service; do sleep 0.1; done; sleep 0.5; " +
-				"systemctl restart dbus; wait $!; code=$?; " + mend + "exit $code",
+			"$unit_hangs/$stc test & " + inStart + "systemctl restart dbus; wait $!; code=$?; " + mend + "exit $code",
 			state{1, "unit-hangs", "base", []string{"start-list"}}, []string{"Error: Failed to process dbus messages while waiting for jobs"}},
 		{"logind stopped", "systemctl stop systemd-logind; $next/$stc test", state{0, "next", "base", nil}, nil},
 		{"logind masked",

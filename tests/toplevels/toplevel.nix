@@ -73,7 +73,7 @@ let
   kernelParams = concatStringsSep " " (argument "kernelParams" [ "list" ] [ "loglevel=4" ]);
   interface = argument "interface" [ "string" ] "systemd 2";
   inhibitors = mapAttrs (key: safe "inhibitors.${key}") (argument "inhibitors" [ "set" ] { });
-  loader = check.oneOf "mkToplevel" "loader" [ "systemd-boot" "grub" "extlinux" ] (argument "loader" [ "string" ] "systemd-boot");
+  loader = check.oneOf "mkToplevel" "loader" [ "systemd-boot" "systemd-boot-counting" "grub" "extlinux" ] (argument "loader" [ "string" ] "systemd-boot");
   generation = check.oneOf "mkToplevel" "generation" [
     "rust" "perl" "perl-blocking-lock" "perl-no-lock"
   ] (argument "generation" [ "string" ] "rust");

@@ -139,7 +139,7 @@ func (h *target) reset(t *testing.T) {
 		while loginctl list-users --no-legend | grep -q .; do sleep 0.1; done
 		# most tests leave the host as it was
 		if [ "$(readlink -f /run/current-system)" = %[1]s ] && [ "$(echo /nix/var/nix/profiles/system-*-link | xargs readlink)" = %[1]s ] &&
-			grep -q " init=%[1]s/" "/boot/loader/entries/$(sed -n 's/^default //p' /boot/loader/loader.conf)" &&
+			grep -q " init=%[1]s/" /boot/loader/entries/"$(cd /boot/loader/entries && ls $(sed -n 's/^default //p' ../loader.conf) | sort -V | tail -n 1)" &&
 			systemctl is-active -q nginx && systemctl is-active -q sysinit-reactivation.target && [ -z "$(systemctl list-units --failed -q)$(ls /run/nixos | grep -- -list)" ]; then
 			exit
 		fi
@@ -173,7 +173,7 @@ var initOption = regexp.MustCompile(`init=(\S+)/init`)
 // bootDefault is the name of the system that would boot.
 func (h *target) bootDefault(t *testing.T) string {
 	t.Helper()
-	out := sh(t, h.Host, `cat /boot/loader/entries/"$(sed -n 's/^default //p' /boot/loader/loader.conf)"`)
+	out := sh(t, h.Host, `cat /boot/loader/entries/"$(cd /boot/loader/entries && ls $(sed -n 's/^default //p' ../loader.conf) | sort -V | tail -n 1)"`)
 	found := initOption.FindStringSubmatch(out)
 	if found == nil {
 		t.Fatalf("default boot entry of %s has no init=: %q", h.Name, out)

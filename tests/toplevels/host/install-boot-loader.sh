@@ -1,7 +1,7 @@
 #!/bin/bash
 # install-boot-loader TOPLEVEL: write the boot menu under $BOOT (/boot) for
 # every generation of the system profile, in the layout of $LOADER:
-# systemd-boot, grub or extlinux. Its wrapper (made with the toplevel) sets
+# systemd-boot (also with boot counting), grub or extlinux. Its wrapper (made with the toplevel) sets
 # LOADER and the faults LOADER_FAULT and LOADER_SECONDS.
 set -euo pipefail
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
@@ -31,8 +31,12 @@ options() { # TOPLEVEL: the kernel's command line
   echo "init=$1/init $(cat "$1/kernel-params" 2>/dev/null)"
 }
 
+built() { # GENERATION: the day
+  date -d "@$(stat -c %Y "$profile-$1-link")" +%F
+}
+
 systemd_boot() {
-  local n toplevel kernel initrd wanted=()
+  local n toplevel kernel initrd entry wanted=()
   mkdir -p "$boot/loader/entries" "$boot/EFI/nixos"
   for n in $(generations); do
     toplevel=$(readlink -f "$profile-$n-link")
@@ -44,18 +48,26 @@ systemd_boot() {
     cat >"$boot/loader/entries/.tmp" <<END
 title NixOS
 sort-key nixos
-version Generation $n NixOS $(cat "$toplevel/nixos-version"), built on $(date -d "@$(stat -c %Y "$profile-$n-link")" +%F)
+version Generation $n NixOS $(cat "$toplevel/nixos-version"), built on $(built "$n")
 linux /EFI/nixos/$kernel_name
 initrd /EFI/nixos/$initrd_name
 options $(options "$toplevel")
 END
-    mv "$boot/loader/entries/.tmp" "$boot/loader/entries/nixos-generation-$n.conf"
-    wanted+=("nixos-generation-$n.conf" "$kernel_name" "$initrd_name")
-    [ "$toplevel" != "$default" ] || chosen=$n
+    entry=nixos-generation-$n.conf
+    # A new entry has three tries; what is left of an old one's is not touched.
+    if [ "$LOADER" = systemd-boot-counting ] && [ ! -e "$boot/loader/entries/$entry" ]; then
+      entry=$(cd "$boot/loader/entries" && compgen -G "nixos-generation-$n+*.conf" || echo "nixos-generation-$n+3.conf")
+    fi
+    mv "$boot/loader/entries/.tmp" "$boot/loader/entries/$entry"
+    wanted+=("$entry" "$kernel_name" "$initrd_name")
+    [ "$toplevel" != "$default" ] || chosen=$n.conf
   done
   # the default moves only to a generation that is in the profile
   if [ -n "${chosen:-}" ]; then
-    (set -C && printf 'timeout 5\ndefault nixos-generation-%s.conf\nconsole-mode keep\n' "$chosen" >"$boot/loader/loader.tmp")
+    # With counting the newest generation that has tries left is started, so the
+    # default is a pattern (loader.conf(5)).
+    [ "$LOADER" = systemd-boot ] || chosen='*'
+    (set -C && printf 'timeout 5\ndefault nixos-generation-%s\nconsole-mode keep\n' "$chosen" >"$boot/loader/loader.tmp")
     mv "$boot/loader/loader.tmp" "$boot/loader/loader.conf"
   fi
   for file in "$boot"/loader/entries/nixos-generation-*.conf "$boot"/EFI/nixos/*.efi; do
@@ -70,11 +82,11 @@ grub() {
   {
     echo 'set default=0'
     echo 'set timeout=5'
-    printf 'menuentry "NixOS" {\n  linux %s %s\n}\n' "$(readlink -f "$default/kernel")" "$(options "$default")"
+    printf 'menuentry "NixOS - Default" {\n  linux %s %s\n}\n' "$(readlink -f "$default/kernel")" "$(options "$default")"
     echo 'submenu "NixOS - All configurations" {'
     for n in $(generations | sort -rn); do
       toplevel=$(readlink -f "$profile-$n-link")
-      printf 'menuentry "NixOS - Configuration %s" {\n  linux %s %s\n}\n' "$n" "$(readlink -f "$toplevel/kernel")" "$(options "$toplevel")"
+      printf 'menuentry "NixOS - Configuration %s (%s - %s)" {\n  linux %s %s\n}\n' "$n" "$(built "$n")" "$(cat "$toplevel/nixos-version")" "$(readlink -f "$toplevel/kernel")" "$(options "$toplevel")"
     done
     echo '}'
   } >"$boot/grub/grub.cfg.tmp"
@@ -94,8 +106,8 @@ extlinux() {
   mv "$boot/extlinux/extlinux.conf.tmp" "$boot/extlinux/extlinux.conf"
 }
 
-case ${LOADER:-systemd-boot} in
-systemd-boot) systemd_boot ;;
+case ${LOADER:=systemd-boot} in
+systemd-boot | systemd-boot-counting) systemd_boot ;;
 grub | extlinux) "$LOADER" ;;
 *)
   echo "install-boot-loader: unknown boot loader $LOADER" >&2

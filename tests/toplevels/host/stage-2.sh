@@ -4,8 +4,10 @@
 boot=${1:-/boot}
 entry=
 if [ -f "$boot/loader/loader.conf" ]; then
+  # A pattern (loader.conf(5)): the newest version starts, but for those without tries left.
   default=$(sed -n 's/^default[ \t]*//p' "$boot/loader/loader.conf" | tail -n 1)
-  entry=$(cat "$boot/loader/entries/${default:-none}" 2>/dev/null)
+  file=$(ls -d "$boot/loader/entries/"${default:-none} 2>/dev/null | grep -v '+0[-.]' | sort -V | tail -n 1)
+  [ -z "$file" ] || entry=$(cat "$file")
 elif [ -f "$boot/grub/grub.cfg" ]; then
   entry=$(grep -m 1 'init=' "$boot/grub/grub.cfg")
 elif [ -f "$boot/extlinux/extlinux.conf" ]; then

@@ -56,6 +56,10 @@
             name = "reexec";
             etc."systemd/system.conf" = "[Manager]\nLogLevel=info\n";
           };
+          counted = mkToplevel {
+            name = "counted";
+            loader = "systemd-boot-counting";
+          };
           grub = mkToplevel {
             name = "grub";
             loader = "grub";

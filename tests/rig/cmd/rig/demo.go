@@ -61,12 +61,18 @@ func playDemo(ctx context.Context, c *cobra.Command) error {
 		return errors.Join(err, r.Down(context.WithoutCancel(ctx)))
 	}
 	fmt.Fprintf(out, `
-Both hosts go on running. Look at them, or deploy again:
+Both hosts go on running. These commands run from the project's folder. Look at a host:
   %[1]s shell web1 --rig %[2]s
+Change something and deploy it; %[3]s is a copy of %[4]s, and nano is there:
   %[1]s shell deployer --rig %[2]s
-      cd %[3]s && deploy-ssh .#nodes
+      cd %[3]s
+      sed -i s/Hello/Bye/ flake.nix && deploy-ssh .#nodes
+      %[5]s
+      deploy-ssh status .#nodes
+      exit
+Take them down:
   %[1]s down %[2]s
-`, me, demoRig, rigworld.Flake)
+`, me, demoRig, rigworld.Flake, demoFlake, curl("web1"))
 	return nil
 }
 
@@ -104,7 +110,8 @@ func deployDemo(ctx context.Context, c *cobra.Command, r *rig.Rig, program, flak
 	for _, step := range []struct{ shown, script string }{
 		{"deploy-ssh .#nodes", "deploy-ssh .#nodes"},
 		{"deploy-ssh .#nodes    # once more: nothing to do", "deploy-ssh .#nodes"},
-		{"curl https://web1/ https://web2/", `for h in web1 web2; do curl -sS --fail --cacert /run/rig-demo/$h/etc/ssl-resource.pem https://$h/; done`},
+		{curl("web1"), curl("web1")},
+		{curl("web2"), curl("web2")},
 	} {
 		fmt.Fprintf(out, "\ndeployer$ %s\n", step.shown)
 		result, err := r.Deployer.Run(ctx, rig.Cmd{
@@ -118,6 +125,11 @@ func deployDemo(ctx context.Context, c *cobra.Command, r *rig.Rig, program, flak
 		}
 	}
 	return nil
+}
+
+// curl asks a host for its page, and trusts the certificate of its system alone.
+func curl(host string) string {
+	return "curl -sS --fail --cacert /run/rig-demo/" + host + "/etc/ssl-resource.pem https://" + host + "/"
 }
 
 // certificates links the toplevels, whose certificates curl is to trust.

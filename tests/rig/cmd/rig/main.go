@@ -161,29 +161,46 @@ func down() *cobra.Command {
 func shell() *cobra.Command {
 	var name string
 	c := &cobra.Command{
-		Use:   "shell HOST [-- COMMAND...]",
-		Short: "Open a shell in a host, or run a command there",
-		Args:  cobra.MinimumNArgs(1),
+		Use:     "shell HOST [COMMAND...]",
+		Short:   "Open a shell in a host, or run a command there",
+		Example: "  " + me + " shell web1 --rig demo\n  " + me + " shell web1 systemctl --failed",
+		Args:    cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, args []string) error {
+			var command []string
+			if len(args) > 0 {
+				// Flags may stand on either side of the host; behind them it is the command's.
+				if err := c.Flags().Parse(args[1:]); err != nil {
+					return err
+				}
+				command = c.Flags().Args()
+			}
+			if help, _ := c.Flags().GetBool("help"); help {
+				return c.Help()
+			}
 			r, err := open(name, c.ErrOrStderr())
 			if err != nil {
 				return err
 			}
 			var names []string
 			for _, h := range r.Hosts() {
-				if names = append(names, h.Name); h.Name != args[0] {
+				if names = append(names, h.Name); len(args) == 0 || h.Name != args[0] {
 					continue
 				}
-				cmd, err := h.Shell(args[1:]...)
+				cmd, err := h.Shell(command...)
 				if err != nil {
 					return err
 				}
 				return cmd.Run()
 			}
-			return fmt.Errorf("rig %s has no host %s, only %s", r.Name, args[0], strings.Join(names, ", "))
+			has := fmt.Sprintf("rig %s has %s", r.Name, strings.Join(names, ", "))
+			if len(args) == 0 {
+				return errors.New("want a host: " + has)
+			}
+			return fmt.Errorf("no host %s: %s", args[0], has)
 		},
 	}
 	c.Flags().StringVar(&name, "rig", "", "name of the rig (default: the only one)")
+	c.Flags().SetInterspersed(false)
 	return c
 }
 
