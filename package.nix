@@ -24,7 +24,7 @@ let
     };
     # The hash of what `go mod vendor` makes. `go test ./tests/vm` compares it
     # and, when go.mod or an import has changed, prints the new one.
-    vendorHash = "sha256-8QeyyehCb5qppXVQcAys+X2XL37KgbK4ruvIr5dJSwU=";
+    vendorHash = "sha256-BkrNRpRCeM7VKHVzb+xY4pwfRuUoYXEkWxxfPh2kqd8=";
     env.CGO_ENABLED = 0;
     meta = {
       description = "Updates NixOS hosts over SSH";

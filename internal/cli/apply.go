@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/deploy-ssh/deploy-ssh/internal/closure"
 	"github.com/deploy-ssh/deploy-ssh/internal/flake"
 	"github.com/deploy-ssh/deploy-ssh/internal/report"
 	"github.com/deploy-ssh/deploy-ssh/internal/ssh"
@@ -20,8 +19,9 @@ import (
 type applyFlags struct {
 	mapFlags
 	switchFlags
-	logs                      bool
-	buildTimeout, copyTimeout time.Duration
+	copy         copyFlags
+	logs         bool
+	buildTimeout time.Duration
 }
 
 func (f *applyFlags) add(flags *pflag.FlagSet) {
@@ -29,15 +29,16 @@ func (f *applyFlags) add(flags *pflag.FlagSet) {
 	f.switchFlags.add(flags)
 	flags.BoolVarP(&f.logs, "print-build-logs", "L", false, "show builders' output as it comes (as nix)")
 	flags.DurationVar(&f.buildTimeout, "build-timeout", flake.BuildLimit, "how long the build of all systems may take")
-	flags.DurationVar(&f.copyTimeout, "copy-timeout", closure.DefaultTimeout, "how long the copy of one closure may take")
+	f.copy.add(flags)
 }
 
 // check refuses values that make no sense together, before anything is started.
 func (f *applyFlags) check() error {
-	for flag, value := range map[string]time.Duration{"build-timeout": f.buildTimeout, "copy-timeout": f.copyTimeout} {
-		if value <= 0 {
-			return durationError(flag, value)
-		}
+	if f.buildTimeout <= 0 {
+		return durationError("build-timeout", f.buildTimeout)
+	}
+	if err := f.copy.check(); err != nil {
+		return err
 	}
 	if err := f.mapFlags.check(); err != nil {
 		return err
@@ -79,7 +80,8 @@ func (f *applyFlags) run(ctx context.Context, p Process, ref string, nixArgs []s
 	}
 
 	fleet := f.fleet(m.identities, out)
-	fleet.Copier = closure.Copier{Runner: p.local(), Options: m.options, Timeout: f.copyTimeout}
+	fleet.Copier = f.copy.engine()
+	fleet.Copier.Runner, fleet.Copier.Options, fleet.Copier.NoCheck = p.local(), m.options, f.noCheck
 	results := fleet.Run(ctx, m.work.Nodes, buildErrors)
 	return finish(ctx, p, out, results, began)
 }

@@ -28,7 +28,7 @@ func (f *switchFlags) add(flags *pflag.FlagSet) {
 	flags.Var(&f.goal, "goal", "how far to go: build, push, dry-activate, test, boot or switch")
 	flags.BoolVar(&f.reboot, "reboot", false, "reboot each host after its boot entry was made, and wait for it")
 	flags.DurationVar(&f.confirm, "confirm", 0, "let a host go back to its old system by itself when no fresh login succeeds for so long after the activation (default: never)")
-	flags.BoolVar(&f.noCheck, "no-check", false, "skip the hosts' pre-switch checks and inhibitors")
+	flags.BoolVar(&f.noCheck, "no-check", false, "skip the hosts' pre-switch checks and inhibitors, and the look at free space")
 	flags.BoolVar(&f.acceptDegraded, "accept-degraded", false, "make the boot entry although units have failed")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "show how long each phase took")
 	flags.BoolVar(&f.requirePins, "require-pins", false, "refuse nodes without a pinned host key that holds, before contacting them")

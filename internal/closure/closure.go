@@ -4,53 +4,66 @@ package closure
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io"
-	"time"
+	"strings"
 
 	"github.com/deploy-ssh/deploy-ssh/internal/child"
+	"github.com/deploy-ssh/deploy-ssh/internal/ssh"
 )
 
-// DefaultTimeout bounds the copy of one closure.
-const DefaultTimeout = 6 * time.Hour
-
-// Copier sends closures with `nix copy` over an open connection.
-//
-// The connection is compressed by its master: compression is negotiated once
-// per connection, so the store URL's own compress parameter would do nothing.
-type Copier struct {
-	// Runner runs Nix on the deployer.
-	Runner child.Runner
-	// Options are settings of Nix that the operator gave, each a name and a value.
-	Options [][2]string
-	// Timeout bounds one copy; 0 means [DefaultTimeout].
-	Timeout time.Duration
-}
-
-// Copy sends the closure of toplevel to a store. The host fetches from its own
-// substituters what they have. url and env are from the connection.
-// progress receives Nix's messages as they come; nil drops them.
-//
-// The signature check is off, because what is sent comes from the deployer's own
-// store over an authenticated connection, and what was built there is not signed.
-func (c Copier) Copy(ctx context.Context, toplevel, url string, env []string, progress io.Writer) error {
-	timeout := c.Timeout
-	if timeout == 0 {
-		timeout = DefaultTimeout
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not done within %v", timeout))
-	defer cancel()
-	args := []string{"--extra-experimental-features", "nix-command"}
-	for _, o := range c.Options {
+// options are the operator's settings of Nix, as arguments.
+func (e Engine) options() []string {
+	var args []string
+	for _, o := range e.Options {
 		args = append(args, "--option", o[0], o[1])
 	}
-	args = append(args, "copy", "--to", url, "--substitute-on-destination", "--no-check-sigs", toplevel)
-	_, err := c.Runner.Run(ctx, child.Command{
-		Name:    "nix",
-		Args:    args,
-		Env:     env,
-		Stderr:  progress,
-		Subject: "nix copy",
+	return args
+}
+
+// nixCopy sends a closure with `nix copy`, and proves that it arrived. It is the
+// way of last resort: it compresses in one stream what is compressed or not.
+//
+// ssh-ng sends many paths at once where ssh:// makes two round trips for each. A
+// trusted user may leave out the signature check, because what is sent comes from the
+// deployer's own store over an authenticated connection, and what was built there is
+// not signed.
+func (e Engine) nixCopy(ctx context.Context, h Host, job Job, trusted bool) error {
+	way := h
+	if e.Compress.Level > 0 {
+		// The store URL's own compress parameter would do nothing on a shared connection.
+		compressed, err := h.Compressed(ctx)
+		if err != nil {
+			return err
+		}
+		defer compressed.Close()
+		way = compressed
+	}
+	url, env := way.NixStore(job.Daemon)
+	args := append([]string{"--extra-experimental-features", "nix-command"}, e.options()...)
+	args = append(args, "copy", "--to", url)
+	if !e.NoSubstitute {
+		args = append(args, "--substitute-on-destination")
+	}
+	if trusted {
+		args = append(args, "--no-check-sigs")
+	}
+	_, err := e.Runner.Run(ctx, child.Command{
+		Name: "nix", Args: append(args, job.Toplevel), Env: env, Subject: "nix copy",
 	})
+	var failed *child.Error
+	switch {
+	case errors.As(err, &failed) && strings.Contains(failed.Stderr, "lacks a signature"):
+		return fmt.Errorf("%s\nThe host's store takes from this user only what a trusted key has signed", errorLines(failed.Stderr))
+	case err != nil:
+		return err
+	}
+	err = h.Run(ctx, ssh.Script{
+		Doing: "looking whether the closure arrived", Text: "nix-store --check-validity '" + job.Toplevel + "'",
+	})
+	var invalid *ssh.ExitError
+	if errors.As(err, &invalid) {
+		return fmt.Errorf("nix copy ended well, but %s is not valid on the host: %s", job.Toplevel, invalid.Words)
+	}
 	return err
 }

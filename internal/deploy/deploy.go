@@ -7,10 +7,10 @@ package deploy
 
 import (
 	"context"
-	"io"
 	"time"
 
 	"github.com/deploy-ssh/deploy-ssh/internal/activate"
+	"github.com/deploy-ssh/deploy-ssh/internal/closure"
 	"github.com/deploy-ssh/deploy-ssh/internal/plan"
 	"github.com/deploy-ssh/deploy-ssh/internal/report"
 	"github.com/deploy-ssh/deploy-ssh/internal/ssh"
@@ -57,11 +57,6 @@ func DefaultLimits() Limits {
 	}
 }
 
-// Copier brings a closure to a store over an open connection.
-type Copier interface {
-	Copy(ctx context.Context, toplevel, url string, env []string, progress io.Writer) error
-}
-
 // Fleet deploys nodes.
 type Fleet struct {
 	// Identities are the ways to the nodes, by name, all of them checked before the
@@ -71,8 +66,9 @@ type Fleet struct {
 	Open func(context.Context, plan.Node) (Transport, error)
 	// RequirePins refuses nodes without a pinned host key that holds.
 	RequirePins bool
-	Copier      Copier
-	Limits      Limits
+	// Copier brings closures to the hosts.
+	Copier closure.Engine
+	Limits Limits
 	// Goal is how far to go; empty means [GoalSwitch].
 	Goal Goal
 	// Reboot reboots a host after its boot entry was made, and waits for it.

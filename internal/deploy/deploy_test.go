@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/deploy-ssh/deploy-ssh/internal/activate"
+	"github.com/deploy-ssh/deploy-ssh/internal/closure"
 	"github.com/deploy-ssh/deploy-ssh/internal/facts"
 	"github.com/deploy-ssh/deploy-ssh/internal/plan"
 	"github.com/deploy-ssh/deploy-ssh/internal/report"
@@ -87,10 +88,10 @@ func (m *machine) FreshRun(context.Context, ssh.Script) error {
 
 func (m *machine) Reopen(context.Context) error { return errors.New("not needed") }
 
-func (m *machine) Copy(_ context.Context, toplevel string, _ facts.Host, _ io.Writer) error {
+func (m *machine) Copy(_ context.Context, _ facts.Host, job closure.Job) (closure.Sent, error) {
 	m.calls = append(m.calls, "copy")
-	m.valid[toplevel] = true
-	return nil
+	m.valid[job.Toplevel] = true
+	return closure.Sent{}, nil
 }
 
 func (m *machine) SwitchLimit(facts.Host) time.Duration { return time.Minute }

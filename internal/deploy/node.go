@@ -46,6 +46,7 @@ type step struct {
 	detail string
 	notes  []string
 	end    *verdict.Decision
+	copied *report.Copied // of the copy alone
 }
 
 func end(v verdict.Verdict, reason string) step {
@@ -66,7 +67,7 @@ func (d *deployment) run(ctx context.Context) verdict.Decision {
 		s := phase.run(ctx)
 		record := &report.Phase{
 			Time: time.Now(), Node: d.node.Name, Name: phase.name, OK: true,
-			Seconds: time.Since(began).Seconds(), Detail: s.detail, Notes: s.notes,
+			Seconds: time.Since(began).Seconds(), Detail: s.detail, Notes: s.notes, Copied: s.copied,
 		}
 		if s.end != nil {
 			record.OK = s.end.Verdict.Good()
@@ -231,23 +232,6 @@ func (d *deployment) rebootAdvised(host facts.Host) []string {
 		return nil
 	}
 	return []string{"reboot advised: the new " + strings.Join(host.NeedsReboot, ", ") + " will run only then"}
-}
-
-func (d *deployment) copy(ctx context.Context) step {
-	if d.host.Valid {
-		return step{detail: "the closure is already on the host"}
-	}
-	began := time.Now()
-	progress := d.lines(report.Copy, false)
-	err := d.transport.Copy(ctx, d.node.Toplevel, d.host, progress)
-	progress.Flush()
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return end(verdict.NotStarted, "interrupted during the copy; the host was not changed")
-	case err != nil:
-		return end(verdict.CopyFailed, err.Error())
-	}
-	return step{detail: fmt.Sprintf("copied in %.1fs", time.Since(began).Seconds())}
 }
 
 // lines passes on what a child or the host prints, as progress.

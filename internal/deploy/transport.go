@@ -2,10 +2,10 @@ package deploy
 
 import (
 	"context"
-	"io"
 	"time"
 
 	"github.com/deploy-ssh/deploy-ssh/internal/activate"
+	"github.com/deploy-ssh/deploy-ssh/internal/closure"
 	"github.com/deploy-ssh/deploy-ssh/internal/facts"
 	"github.com/deploy-ssh/deploy-ssh/internal/ssh"
 	"github.com/deploy-ssh/deploy-ssh/internal/verdict"
@@ -20,8 +20,8 @@ type Transport interface {
 	FreshRun(context.Context, ssh.Script) error
 	// Reopen makes the connection again after it was lost.
 	Reopen(context.Context) error
-	// Copy brings a closure to the host. progress receives messages as they come.
-	Copy(ctx context.Context, toplevel string, host facts.Host, progress io.Writer) error
+	// Copy brings a closure to the host, which it does not have.
+	Copy(ctx context.Context, host facts.Host, job closure.Job) (closure.Sent, error)
 	// SwitchLimit is the run time limit of an activation; 0 means none.
 	SwitchLimit(facts.Host) time.Duration
 	// Finalize makes the boot entry.
@@ -38,14 +38,14 @@ type Transport interface {
 // sshTransport is the transport of hosts that are reached over SSH.
 type sshTransport struct {
 	*ssh.Conn
-	copier Copier
+	copier closure.Engine
 	// limit is the operator's limit for an activation; 0 when none was given.
 	limit time.Duration
 }
 
-func (t sshTransport) Copy(ctx context.Context, toplevel string, host facts.Host, progress io.Writer) error {
-	url, env := t.NixStore(host.Tools["nix-daemon"])
-	return t.copier.Copy(ctx, toplevel, url, env, progress)
+func (t sshTransport) Copy(ctx context.Context, host facts.Host, job closure.Job) (closure.Sent, error) {
+	job.Daemon = host.Tools["nix-daemon"]
+	return t.copier.Copy(ctx, t.Conn, job)
 }
 
 // SwitchLimit is none on a machine, where a person can look, and one in a

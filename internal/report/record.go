@@ -95,6 +95,29 @@ type Phase struct {
 	Detail string `json:"detail,omitempty"`
 	// Notes are true things that changed nothing.
 	Notes []string `json:"notes,omitempty"`
+	// Copied is what was sent, in a copy phase that had anything to send.
+	Copied *Copied `json:"copied,omitempty"`
+}
+
+// Copied counts a copy.
+type Copied struct {
+	// By is what moved the paths: "cache", the deployer's own, or "nix copy".
+	By string `json:"by"`
+	// Why is why it was not the cache; empty when it was.
+	Why string `json:"why,omitempty"`
+	// Paths is how many the closure has, Missing how many of them the host lacked;
+	// FromHere and FromCaches are where those came from, unknown with nix copy.
+	Paths      int `json:"paths"`
+	Missing    int `json:"missing"`
+	FromHere   int `json:"fromHere"`
+	FromCaches int `json:"fromCaches"`
+	// MissingBytes is the size of what was missing, NarBytes of what was sent from
+	// here, both unpacked; WireBytes is what was sent for that.
+	MissingBytes int64 `json:"missingBytes"`
+	NarBytes     int64 `json:"narBytes"`
+	WireBytes    int64 `json:"wireBytes"`
+	// Tries is how often it was begun.
+	Tries int `json:"tries"`
 }
 
 // Progress is a line of a child or of the host, or something waited for.

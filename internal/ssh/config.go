@@ -101,8 +101,6 @@ func config(s Settings, f files, t trusted, l limits) string {
 	if f.key != "" {
 		fmt.Fprintf(&b, "    IdentityFile %s\n    IdentitiesOnly yes\n", f.key)
 	}
-	// The copy must be compressed, and compression is negotiated once per connection.
-	b.WriteString("    Compression yes\n")
 
 	if f.clientConfig != "" {
 		fmt.Fprintf(&b, "Match all\n    Include %s\n", f.clientConfig)

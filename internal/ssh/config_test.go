@@ -72,7 +72,7 @@ func TestEffectiveConfiguration(t *testing.T) {
 		want     map[string]string
 	}{
 		{"built-in", Settings{Host: "web1", User: "root"}, map[string]string{
-			"user": "root", "port": "22", "batchmode": "yes", "compression": "yes", "stricthostkeychecking": "accept-new",
+			"user": "root", "port": "22", "batchmode": "yes", "compression": "no", "stricthostkeychecking": "accept-new",
 			"connecttimeout": "15", "serveraliveinterval": "7", "serveralivecountmax": "3", "controlmaster": "false",
 			"globalknownhostsfile": "/dev/null", "updatehostkeys": "false", "identitiesonly": "no",
 		}},

@@ -70,6 +70,8 @@ type Conn struct {
 	controlPath string
 	elevation   Elevation
 	identity    *Identity
+	// options are arguments of the master beside those that every master has.
+	options []string
 	// Login is how long the connection with its login took, Answer how long the
 	// host then took to begin with the first command; 0 before that.
 	Login, Answer time.Duration
@@ -118,7 +120,7 @@ func (c *Conn) open(ctx context.Context) error {
 	words := &child.Tail{Limit: 64 << 10} // read only after done is closed
 	cmd, err := c.client.Local.Start(life, child.Command{
 		Name:   "ssh",
-		Args:   []string{"-F", c.config, "-o", "ControlMaster=yes", "-N", "--", c.destination},
+		Args:   append(append([]string{"-F", c.config, "-o", "ControlMaster=yes"}, c.options...), "-N", "--", c.destination),
 		Stderr: words,
 	})
 	if err != nil {

@@ -143,6 +143,8 @@ func TestFaultsOfTwoDeploys(t *testing.T) {
 	}
 	ended := on(r.Deployer, "for i in $(seq 300); do grep -q '^exit' /root/behind.log && break; sleep 0.1; done; grep -q '^exit 0' /root/behind.log || { cat /root/behind.log >&2; exit 1; }")
 	play(t, w, web1, []row{
+		{fault: "another deploy while units settle", attribute: "other", flags: "--settle 12s", at: "^restarting sysinit-reactivation",
+			during: on(r.Deployer, "sleep 2; cd "+rigworld.Flake+" && deploy-ssh .#good --settle 0s"), want: verdict.Superseded, code: 1, reason: "neither the wanted system nor the one before"},
 		{fault: "another deploy of the same system", attribute: "slow", before: behind("slow"), after: ended, want: verdict.Switched, note: "was followed"},
 		{fault: "good", attribute: "good", want: verdict.Switched},
 		// The later one has the last word, and waits for the first to end.

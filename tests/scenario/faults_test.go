@@ -127,7 +127,7 @@ func TestMain(m *testing.M) {
 	code := m.Run()
 	if testing.Verbose() && matrix.table.Len() > 0 {
 		w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-		fmt.Fprint(w, "\nFAULT\tVERDICT\tEXIT\tTIME TO VERDICT\n"+matrix.table.String())
+		fmt.Fprint(w, "\nGOAL\tLAST PHASE\tFAULT\tVERDICT\tEXIT\tTIME TO VERDICT\n"+matrix.table.String())
 		w.Flush()
 	}
 	os.Exit(code)
@@ -177,7 +177,7 @@ func play(t *testing.T, w scenario.World, web1 *rig.Host, rows []row) {
 				t.Fatal(err)
 			}
 			matrix.Lock()
-			fmt.Fprintf(&matrix.table, "%s\t%s\t%d\t%.1fs\n", tt.fault, got.Verdict, got.Code, took.Seconds())
+			fmt.Fprintf(&matrix.table, "%s\t%s\t%s\t%s\t%d\t%.1fs\n", goal(tt.flags), got.Phase, tt.fault, got.Verdict, got.Code, took.Seconds())
 			matrix.Unlock()
 			notes := strings.Join(got.Notes, "\n")
 			if got.Verdict != tt.want || got.Code != tt.code || !strings.Contains(got.Reason, tt.reason) || !strings.Contains(notes, tt.note) {
@@ -222,3 +222,12 @@ for i in $(seq 50); do [ -e /run/nixos/switch-to-configuration.lock ] && ! flock
 
 // budget is a small retry budget.
 const budget = "--lock-attempts 3 --lock-interval 0.2s"
+
+// goal is the goal that flags name.
+func goal(flags string) string {
+	if _, rest, ok := strings.Cut(flags, "--goal "); ok {
+		name, _, _ := strings.Cut(rest, " ")
+		return name
+	}
+	return "switch"
+}

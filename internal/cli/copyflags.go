@@ -1,0 +1,44 @@
+package cli
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/deploy-ssh/deploy-ssh/internal/closure"
+)
+
+// copyFlags are the flags of how closures get to the hosts.
+type copyFlags struct {
+	compress     string
+	substitute   bool
+	noSubstitute bool
+	timeout      time.Duration
+
+	compression closure.Compression // of compress, once checked
+}
+
+func (f *copyFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.compress, "compress", closure.DefaultCompression.String(), "how what is sent is packed: zstd, zstd:LEVEL or none")
+	flags.BoolVar(&f.substitute, "substitute-on-destination", true, "let hosts fetch from their own substituters what these have")
+	flags.BoolVar(&f.noSubstitute, "no-substitute", false, "send everything that is missing from here")
+	flags.DurationVar(&f.timeout, "copy-timeout", closure.DefaultTimeout, "how long the copy of one closure may take")
+}
+
+func (f *copyFlags) check() error {
+	if f.timeout <= 0 {
+		return durationError("copy-timeout", f.timeout)
+	}
+	c, err := closure.ParseCompression(f.compress)
+	if err != nil {
+		return usageError{fmt.Errorf("--compress %w", err)}
+	}
+	f.compression = c
+	return nil
+}
+
+// engine is what copies, apart from what runs Nix.
+func (f *copyFlags) engine() closure.Engine {
+	return closure.Engine{Timeout: f.timeout, Compress: f.compression, NoSubstitute: f.noSubstitute || !f.substitute}
+}

@@ -1,0 +1,313 @@
+package closure
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nix-community/go-nix/pkg/narinfo"
+
+	"github.com/deploy-ssh/deploy-ssh/internal/child"
+	"github.com/deploy-ssh/deploy-ssh/internal/ssh"
+)
+
+// DefaultTimeout bounds the copy of one closure.
+const DefaultTimeout = 6 * time.Hour
+
+// attempts is how often what is missing is asked for before a copy fails. What has
+// arrived is not sent again.
+const attempts = 3
+
+//go:embed realise.sh
+var realiseScript string
+
+// Engine brings closures to hosts.
+//
+// The host fetches what it lacks itself: from its own substituters and, where they
+// don't have a path, from a binary cache of the closure that the deployer serves it
+// over the open connection. Where that can't be, `nix copy` does it.
+type Engine struct {
+	// Runner runs Nix on the deployer.
+	Runner child.Runner
+	// Options are settings of Nix that the operator gave, each a name and a value.
+	Options [][2]string
+	// Timeout bounds one copy; 0 means [DefaultTimeout].
+	Timeout time.Duration
+	// Compress is how what is sent is packed; the zero value is not at all.
+	Compress Compression
+	// NoSubstitute keeps the host's own substituters out of it.
+	NoSubstitute bool
+	// NoCheck lets a copy begin although space on the host seems short.
+	NoCheck bool
+}
+
+// Host is the open way to a host, see [ssh.Conn].
+type Host interface {
+	Run(context.Context, ssh.Script) error
+	Reopen(context.Context) error
+	Forward(ctx context.Context, socket string) (port int, end func(), err error)
+	NixStore(daemon string) (url string, env []string)
+	Dir() string
+	Compressed(context.Context) (*ssh.Conn, error)
+}
+
+// Job is one closure to bring to one host.
+type Job struct {
+	Toplevel string
+	// Daemon is the path of nix-daemon on the host; empty leaves it to the PATH.
+	Daemon string
+	// Boots is whether the system will be made the one that boots, so that its kernel
+	// must have room.
+	Boots bool
+	// Progress is told how it goes, a line at a time; it must not be nil.
+	Progress func(string)
+}
+
+// Sent is what a copy came to.
+type Sent struct {
+	// By is what moved the paths: "cache" or "nix copy"; empty when none was missing.
+	By string
+	// Why is why it was not the cache; empty when it was.
+	Why string
+	// Paths is how many the closure has, Missing how many of them the host lacked;
+	// FromHere and FromCaches are where those came from. With nix copy only Paths and
+	// Missing are known.
+	Paths, Missing, FromHere, FromCaches int
+	// MissingBytes is the size of what was missing, NarBytes of what was sent from
+	// here, both unpacked; WireBytes is what went over the line for that.
+	MissingBytes, NarBytes, WireBytes int64
+	// Tries is how often it was begun.
+	Tries int
+	// Notes are true things of the way it went.
+	Notes []string
+}
+
+// String is a line for people.
+func (s Sent) String() string {
+	switch {
+	case s.Missing == 0:
+		return "no path was missing"
+	case s.By != byCache:
+		return fmt.Sprintf("%d paths, %s unpacked, by %s, because %s", s.Missing, bytesText(s.MissingBytes), s.By, s.Why)
+	}
+	text := fmt.Sprintf("%d paths, %s unpacked, sent as %s", s.FromHere, bytesText(s.NarBytes), bytesText(s.WireBytes))
+	if s.FromCaches > 0 {
+		text += fmt.Sprintf("; %d paths from the host's own caches", s.FromCaches)
+	}
+	return text
+}
+
+const (
+	byCache = "cache"
+	byNix   = "nix copy"
+)
+
+// Copy brings a closure to a host and proves that it is there. The error is an
+// [*ssh.Error] when the way to the host was lost.
+func (e Engine) Copy(ctx context.Context, h Host, job Job) (Sent, error) {
+	timeout := e.Timeout
+	if timeout == 0 {
+		timeout = DefaultTimeout
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not done within %v", timeout))
+	defer cancel()
+
+	paths, err := e.query(ctx, job.Toplevel)
+	if err != nil {
+		return Sent{}, err
+	}
+	var files []bootFile
+	if job.Boots {
+		files = bootFiles(job.Toplevel)
+	}
+	host, err := e.ask(ctx, h, paths, files)
+	if err != nil {
+		return Sent{}, err
+	}
+	missing := map[string]bool{}
+	for _, path := range host.missing {
+		missing[path] = true
+	}
+	sent := Sent{Paths: len(paths), Missing: len(host.missing), Notes: nil}
+	unsigned := ""
+	for _, p := range paths {
+		if missing[p.StorePath] {
+			sent.MissingBytes += int64(p.NarSize)
+			if unsigned == "" && !signedBy(p, host.trustedKeys) {
+				unsigned = p.StorePath
+			}
+		}
+	}
+	for _, cache := range host.dead {
+		sent.Notes = append(sent.Notes, "a substituter of the host does not answer and was left out: "+cache)
+	}
+	if sent.Missing == 0 {
+		return sent, nil
+	}
+	if why := host.obstacle(sent.MissingBytes, files); why != "" && !e.NoCheck {
+		return sent, errors.New(why)
+	}
+	switch {
+	case host.untrusted != "" && unsigned != "":
+		return sent, untrusted(host.untrusted, unsigned)
+	case host.untrusted != "":
+		sent.Why = "the host's store does not trust the user " + host.untrusted
+	case host.noNix:
+		sent.Why = "the host has no nix command"
+	default:
+		fallback, err := e.serve(ctx, h, job, paths, host, &sent)
+		if fallback == "" {
+			return sent, err
+		}
+		sent.Why = fallback
+	}
+	sent.By, sent.Tries = byNix, 1
+	job.Progress("copying with nix copy, because " + sent.Why)
+	return sent, e.nixCopy(ctx, h, job, host.untrusted == "")
+}
+
+// signedBy reports whether a path has a signature by one of the named keys, or
+// needs none because its name tells its content.
+func signedBy(p narinfo.NarInfo, keys []string) bool {
+	for _, s := range p.Signatures {
+		if slices.Contains(keys, s.Name) {
+			return true
+		}
+	}
+	return p.CA != ""
+}
+
+// untrusted is the error of a user from whom the store takes signed paths only.
+// Nix's own words come first, as it would say them after all had been sent.
+func untrusted(user, path string) error {
+	return fmt.Errorf("error: cannot add path '%s' because it lacks a signature by a trusted key\n"+
+		"The user %s is not in the host's trusted-users. One of these helps:\n"+
+		"  - become root: log in as root, or set elevate = \"sudo\" (or \"doas\") for the node\n"+
+		"  - trust the user: nix.settings.trusted-users = [ \"root\" %q ] on the host\n"+
+		"  - sign what is built: secret-key-files on the deployer, and the public key in nix.settings.trusted-public-keys on the host",
+		path, user, user)
+}
+
+// serve has the host fetch what it lacks, from a cache served here and from its own.
+// fallback, if not empty, is why that can't be, and then nothing was sent.
+func (e Engine) serve(ctx context.Context, h Host, job Job, paths []narinfo.NarInfo, host preflight, sent *Sent) (fallback string, err error) {
+	c, err := newCache(paths, e.Compress)
+	if err != nil {
+		return "", err
+	}
+	socket := filepath.Join(h.Dir(), "cache")
+	_ = os.Remove(socket) // of an earlier copy over this connection
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "unix", socket)
+	if err != nil {
+		return "a socket could not be made: " + err.Error(), nil
+	}
+	stop := c.serve(ctx, listener)
+	defer stop()
+
+	meter := newMeter(c, *sent, job.Progress)
+	defer meter.stop()
+	for sent.Tries = 1; ; sent.Tries++ {
+		port, end, refused := h.Forward(ctx, socket)
+		if refused != nil {
+			var lost *ssh.Error
+			if !errors.As(refused, &lost) && sent.Tries == 1 {
+				return refused.Error(), nil
+			}
+			err = refused
+		} else {
+			err = e.realise(ctx, h, job, c, port, host)
+			end()
+		}
+		sent.By = byCache
+		sent.FromHere, sent.NarBytes, sent.WireBytes = int(c.paths.Load()), c.nars.Load(), c.sent.Load()
+		if err == nil {
+			sent.FromCaches = max(0, sent.Missing-sent.FromHere)
+			return "", nil
+		}
+		if ctx.Err() != nil || sent.Tries == attempts {
+			return "", err
+		}
+		job.Progress("trying again: " + err.Error())
+		var lost *ssh.Error
+		if errors.As(err, &lost) {
+			if again := h.Reopen(ctx); again != nil {
+				return "", fmt.Errorf("%w; connecting again: %w", err, again)
+			}
+		}
+	}
+}
+
+// maxArguments bounds the length of the paths on the host's command line, where
+// Linux allows two million bytes.
+const maxArguments = 1_200_000
+
+// realise has the host fetch what it lacks. The port is that of the cache there.
+func (e Engine) realise(ctx context.Context, h Host, job Job, c *cache, port int, host preflight) error {
+	var text, answer bytes.Buffer
+	missing := strings.Join(host.missing, "\n")
+	if len(missing) > maxArguments {
+		missing = ""
+	}
+	// The script is standard input on the host: its secrets are in no command line.
+	fmt.Fprintf(&text, "toplevel='%s'\nmissing='%s'\nconfig='%s'\n%s", job.Toplevel, missing, config(c, port, host.caches), realiseScript)
+	err := h.Run(ctx, ssh.Script{Doing: "fetching the closure on the host", Text: text.String(), Output: &answer, Timeout: -1})
+	var failed *ssh.ExitError
+	if errors.As(err, &failed) {
+		return errors.New(c.redact(errorLines(answer.String() + "\n" + failed.Words)))
+	}
+	return err
+}
+
+// config is settings of Nix for the one command that fetches the closure.
+func config(c *cache, port int, caches []string) string {
+	own := fmt.Sprintf("http://127.0.0.1:%d/%s", port, c.token)
+	return strings.Join([]string{
+		"substituters = " + strings.ReplaceAll(strings.Join(append(slices.Clone(caches), own), " "), "'", "%27"),
+		"extra-trusted-public-keys = " + c.public.String(),
+		"substitute = true",
+		// A cache that fails in the middle leaves the path to the next one.
+		"fallback = true",
+		"keep-going = true",
+		"builders =",
+		// Small paths are all round trip.
+		"max-jobs = 64",
+		"max-substitution-jobs = 64",
+		"http-connections = 128",
+		"connect-timeout = 5",
+	}, "\n")
+}
+
+// errorLines are what Nix says of why: its errors, the first of each kind.
+func errorLines(text string) string {
+	const most = 6
+	var kept []string
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if strings.Contains(line, "error:") && !slices.Contains(kept, line) && len(kept) < most {
+			kept = append(kept, line)
+		}
+	}
+	if kept == nil {
+		return strings.TrimSpace(text)
+	}
+	// The missing signature explains what else there is.
+	slices.SortStableFunc(kept, func(a, b string) int {
+		return boolInt(strings.Contains(b, "signature")) - boolInt(strings.Contains(a, "signature"))
+	})
+	return strings.Join(kept, "\n")
+}
+
+func boolInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,127 @@
+package scenario_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/deploy-ssh/deploy-ssh/internal/report"
+	"github.com/deploy-ssh/deploy-ssh/internal/verdict"
+	"github.com/deploy-ssh/deploy-ssh/tests/rig"
+	"github.com/deploy-ssh/deploy-ssh/tests/scenario/bulk"
+	"github.com/deploy-ssh/deploy-ssh/tests/scenario/rigworld"
+)
+
+// copyFlake has systems to switch to, and maps of closures that are only pushed: their
+// paths are in a file.
+const copyFlake = `{
+  outputs = { self }:
+    let
+      toplevels = import ./toplevels { };
+      node = toplevel: { name = "web1"; host = "web1"; inherit toplevel; };
+    in
+    {
+      first = toplevels.mkToplevel { name = "first"; };
+      good = [ (node (toplevels.mkToplevel { name = "good"; })) ];
+      other = [ (node (toplevels.mkToplevel { name = "other"; })) ];
+      big = [ (node (toplevels.mkToplevel { name = "big"; payload.compressible = 20971520; })) ];
+      pushed = [ (node (builtins.readFile ./pushed)) ];
+    };
+}
+`
+
+// copyWorld is a deployer and web1, which runs and boots the system first.
+func copyWorld(t *testing.T, suite string, targets ...rig.Target) *identities {
+	t.Helper()
+	r := rig.Start(t, rig.Config{Suite: suite, Targets: append([]rig.Target{rigworld.Target("web1", 22)}, targets...)})
+	ctx := t.Context()
+	if err := rigworld.Prepare(ctx, r, rigworld.Build(t), copyFlake); err != nil {
+		t.Fatal(err)
+	}
+	w := &identities{rig: r, web1: r.Host("web1")}
+	w.write(t, r.Deployer, rigworld.Flake+"/pushed", "/nix/store/none", 0o644)
+	first, err := rigworld.BuildToplevel(ctx, r, ".#first")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := rigworld.Install(ctx, r, w.web1, first); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// bulk makes a large closure the one that the map pushed brings to web1.
+func (w *identities) bulk(t *testing.T, s bulk.Spec) string {
+	t.Helper()
+	toplevel, err := bulk.Build(t.Context(), w.rig.Deployer, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.write(t, w.rig.Deployer, rigworld.Flake+"/pushed", toplevel, 0o644)
+	return toplevel
+}
+
+// copied is what the copy phase of web1 counted; nil when nothing was sent.
+func (o outcome) copied() *report.Copied {
+	for _, r := range o.records {
+		if r.Phase != nil && r.Phase.Name == report.Copy {
+			return r.Phase.Copied
+		}
+	}
+	return nil
+}
+
+// byCache checks that the deployer's cache did the copy, and returns its counts.
+func (o outcome) byCache(t *testing.T) report.Copied {
+	t.Helper()
+	c := o.copied()
+	if c == nil {
+		t.Fatalf("no copy was counted: %+v\n%s", o.results, o.Stderr)
+	}
+	if c.By != "cache" {
+		t.Errorf("copied by %q (%s), want the cache", c.By, c.Why)
+	}
+	return *c
+}
+
+// relayed are settings that reach web1 over a relay.
+func relayed(relay *rig.Relay, options ...string) string {
+	options = append(options, fmt.Sprint("Port=", relay.Port))
+	text, _ := json.Marshal(map[string]any{"nodes": map[string]any{"web1": map[string]any{"host": relay.Addr, "options": options}}})
+	return string(text)
+}
+
+// The engine on each generation of Nix, OpenSSH and systemd, with zstd and without.
+func TestCopySuites(t *testing.T) {
+	for _, suite := range []string{"bookworm", "trixie", "forky"} {
+		t.Run(suite, func(t *testing.T) {
+			w := copyWorld(t, suite)
+			o := w.deploy(t, "good", "")
+			o.want(t, "web1", verdict.Switched)
+			c := o.byCache(t)
+			if c.Missing == 0 || c.FromHere != c.Missing || c.FromCaches != 0 || c.WireBytes == 0 || c.Tries != 1 {
+				t.Errorf("counted %+v", c)
+			}
+			o = w.deploy(t, "other", "", "--compress none")
+			o.want(t, "web1", verdict.Switched)
+			o.byCache(t)
+			o = w.deploy(t, "other", "")
+			o.want(t, "web1", verdict.Unchanged)
+			if o.copied() != nil {
+				t.Errorf("an unchanged closure was copied: %+v", o.copied())
+			}
+			if left := w.sh(t, w.web1, "ls -d /run/deploy-ssh-copy.* /root/.cache/nix 2>/dev/null; ls /nix/var/nix/gcroots/deploy-ssh-copy"); strings.TrimSpace(left) != "last" {
+				t.Errorf("left on the host: %q", left)
+			}
+			w.bulk(t, bulk.Spec{Name: "bulk", Paths: 100, MiB: 20})
+			o = w.deploy(t, "pushed", "", "--goal push")
+			o.want(t, "web1", verdict.Staged)
+			c = o.byCache(t)
+			if c.FromHere != 101 || c.WireBytes*2 > c.NarBytes {
+				t.Errorf("counted %+v, want 101 paths in at most half of their bytes", c)
+			}
+			t.Logf("%+v", c)
+		})
+	}
+}
