@@ -52,8 +52,10 @@ func addresses(t *testing.T, w *identities) {
 // Login names with characters that mean something to somebody on the way. The setting
 // refuses most of them, an option is written as ssh_config has it.
 func users(t *testing.T, w *identities) {
+	// Since OpenSSH 10 a % in User is expanded.
+	percent := "User=5" + strings.TrimSpace(w.sh(t, w.rig.Deployer, "case $(ssh -G -F none -o User=%% x | grep ^user) in 'user %') echo 0%%;; *) echo 0%; esac"))
 	names := map[string]string{
-		"a.b@c": "User=a.b@c", "a b": `User="a b"`, "50%": "User=50%%", "h#1": "User=h#1", "u.x~+z": "",
+		"a.b@c": "User=a.b@c", "a b": `User="a b"`, "50%": percent, "h#1": "User=h#1", "u.x~+z": "",
 	}
 	var passwd strings.Builder
 	for name := range names {
@@ -212,13 +214,13 @@ func waits(t *testing.T, w *identities) {
 		defer relay.Close()
 		frozen := make(chan error, 1)
 		go func() {
-			frozen <- waitFor(t.Context(), w.web2, "pgrep -f 'nix-daemon [-]-stdio' && pkill -STOP sshd-session")
+			frozen <- waitFor(t.Context(), w.web2, "pgrep -f 'nix-daemon [-]-stdio' && pkill -STOP -f '^sshd(-session)?: root'")
 		}()
 		o := w.deploy(t, "new2", options("web2", "HostName=127.0.0.1", fmt.Sprintf("Port=%d", relay.Port)), "--keepalive-timeout 4s")
 		if err := <-frozen; err != nil {
 			t.Error(err)
 		}
-		w.sh(t, w.web2, "pkill -CONT sshd-session; pkill sshd-session; true")
+		w.sh(t, w.web2, "pkill -CONT -f '^sshd(-session)?: root'; pkill -f '^sshd(-session)?: root'; true")
 		o.want(t, "web2", verdict.CopyFailed)
 	})
 }

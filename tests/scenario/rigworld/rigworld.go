@@ -143,7 +143,7 @@ func Prepare(ctx context.Context, r *rig.Rig, binary, flake string) error {
 
 // BuildToplevel builds an attribute of the flake on the deployer.
 func BuildToplevel(ctx context.Context, r *rig.Rig, attribute string) (string, error) {
-	out, err := r.Deployer.Sh(ctx, "cd "+Flake+" && nix build --no-link --print-out-paths "+attribute)
+	out, err := r.Deployer.Sh(ctx, "cd "+Flake+" && nix build -o /root/built "+attribute+" && readlink -f /root/built")
 	return strings.TrimSpace(out), err
 }
 
