@@ -41,6 +41,8 @@ type Run struct {
 	Action Action
 	// Toplevel is the wanted system's store path.
 	Toplevel string
+	// BootID is the host's boot id as it was probed; on another boot nothing is started.
+	BootID string
 	// Attempts is how often the lock is tried, Interval apart.
 	Attempts int
 	Interval time.Duration

@@ -34,6 +34,7 @@ func TestWords(t *testing.T) {
 		{"logind", "Unable to list users with logind: timed out\n", verdict.Words{NoLogind: true, LastError: "Unable to list users with logind: timed out"}},
 		{"inhibitors", "There are changes to critical components of the system:\n\ndbus-implementation : dbus -> broker\nother : a -> b\n\nSwitching into this system is not recommended.\n",
 			verdict.Words{Inhibited: true, LastError: "dbus-implementation : dbus -> broker; other : a -> b"}},
+		{"a try that was done again", "warning: user activation for alice failed\ndeploy-ssh: only the activation of a user failed; trying once more in 12 s\nFailed to start a.service\n", verdict.Words{RefusedJobs: []string{"Failed to start a.service"}}},
 		{"a quoted warning is none", "echo warning: the following units failed: a.service\n", verdict.Words{}},
 		{"binary", "\x1b[31m\xff\xfe\x00\nFailed to start a.service\n", verdict.Words{RefusedJobs: []string{"Failed to start a.service"}}},
 	} {

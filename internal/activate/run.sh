@@ -28,7 +28,7 @@ holder() {
 said_since() { tail -c "+$(($1 + 1))" "$log" | grep -q "^$2"; }
 
 try=0
-moved=no
+moved=no users=no
 exec 9>>$base/lock
 while :; do
     try=$((try + 1))
@@ -47,6 +47,14 @@ while :; do
             moved=yes
             printf 'deploy-ssh: moved /run/nixos/reload-list aside, which an interrupted switch left and which names: %s\n' "$(tr '\n' ' ' </run/nixos/reload-list)"
             mv /run/nixos/reload-list "$dir/reload-list" && continue
+        fi
+        # A user whose last session has just ended is listed for some seconds while
+        # his manager is gone already, and then his activation fails. Once more, later.
+        if [ $status = 4 ] && [ $users = no ] && said_since "$before" 'warning: user activation for ' &&
+            ! said_since "$before" 'warning: the following units failed: ' && ! said_since "$before" 'Failed to '; then
+            users=yes
+            echo 'deploy-ssh: only the activation of a user failed, as for one who has just logged out; trying once more in 12 s'
+            sleep 12 9>&- && continue
         fi
         # By its text, not by the exit code: 11 has another meaning too.
         said_since "$before" 'Could not acquire lock' || exit $status

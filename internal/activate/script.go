@@ -52,7 +52,10 @@ func startScript(r Run, offset int64, again bool) string {
 		// The session that was to start it may still be about to: three looks apart.
 		b.WriteString("for look in 1 2 3; do [ -e \"$dir/$name.log\" ] && break; sleep 2; done\n")
 	}
-	b.WriteString(`if ! words=$(umask 077; mkdir -p "$dir" 2>&1); then
+	// On a host that has rebooted meanwhile nothing is started: that would be a
+	// second switch, and the host has already told how the first one ended.
+	fmt.Fprintf(&b, "if [ \"$(cat /proc/sys/kernel/random/boot_id)\" != %s ]; then :\n", quote(r.BootID))
+	b.WriteString(`elif ! words=$(umask 077; mkdir -p "$dir" 2>&1); then
     said not-scheduled "$words"
 elif ! mkdir "$dir/$name.claim" 2>/dev/null; then
     say unit "$unit"

@@ -185,7 +185,7 @@ func (d *deployment) reboot(ctx context.Context) step {
 
 func (d *deployment) supervised(action activate.Action) activate.Run {
 	return activate.Run{
-		ID: d.id, Action: action, Toplevel: d.node.Toplevel,
+		ID: d.id, Action: action, Toplevel: d.node.Toplevel, BootID: d.host.BootID,
 		Attempts: d.fleet.Limits.LockAttempts, Interval: d.fleet.Limits.LockInterval,
 		Window: d.fleet.Limits.Reconnect, NoCheck: d.fleet.NoCheck,
 	}
