@@ -80,6 +80,9 @@ func (s *wordScanner) take(line string) {
 		}
 	case hasAnyPrefix(line, "Failed to start ", "Failed to restart ", "Failed to reload ", "Failed to stop ") && strings.Contains(line, "."):
 		w.RefusedJobs = add(w.RefusedJobs, line)
+	case strings.HasPrefix(line, "Failed to run activate script"),
+		strings.HasPrefix(line, "Activation script snippet '") && strings.Contains(line, "' failed ("):
+		w.ActivateFailed, w.LastError = true, line
 	case strings.HasPrefix(line, "warning: user activation for ") && strings.HasSuffix(line, " failed"):
 		name := strings.TrimSuffix(strings.TrimPrefix(line, "warning: user activation for "), " failed")
 		w.UserActivation = add(w.UserActivation, name)

@@ -42,6 +42,7 @@ const faultsFlake = `{
       flaps = node (toplevels.mkToplevel { name = "flaps"; units."flaps.service" = { wantedBy = [ "multi-user.target" ]; text = "[Service]\nRestart=always\nRestartSec=60\nExecStart=/bin/sh -c 'sleep 2; exit 3'\n"; }; });
       old = node (toplevels.mkToplevel { name = "old"; units = failing; });
       oldDies = node (toplevels.mkToplevel { name = "old-dies"; units = failing // dying 2; });
+      oldActivate = node (toplevels.mkToplevel { name = "old-activate"; units = failing; faults.activate = "fails"; });
       broken2 = node (toplevels.mkToplevel { name = "broken2"; faults.unit = "fails"; });
       blind = node (toplevels.mkToplevel { name = "blind"; units = dying 2 // { "blinds.service" = { wantedBy = [ "multi-user.target" ]; text = "[Service]\nType=oneshot\nExecStart=/bin/sh -c '(sleep 1; chmod -x /usr/bin/systemctl) &'\nKillMode=none\n"; }; }; });
       hangs = node (toplevels.mkToplevel { name = "hangs"; faults.activateSeconds = 100000; });

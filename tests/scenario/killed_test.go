@@ -162,6 +162,40 @@ func TestConfirmWithoutDeployer(t *testing.T) {
 	}
 }
 
+// A deploy that nobody could confirm does not take back what a later one brought.
+func TestConfirmedByALaterDeploy(t *testing.T) {
+	t.Parallel()
+	w, r := faultsWorld(t)
+	web1 := r.Host("web1")
+	ctx := t.Context()
+	for first, later := range map[string]string{"slower": "slower", "slow": "good"} {
+		pid, err := start(ctx, r, first+" --confirm 20s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := web1.Sh(ctx, "for i in $(seq 300); do grep -qs 'takes its time: 5' /run/deploy-ssh/*-*/test.log && exit 0; sleep 0.1; done; exit 1"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Deployer.Sh(ctx, "kill -KILL "+pid); err != nil {
+			t.Fatal(err)
+		}
+		got, err := w.Result(ctx, later, "", "web1", "--settle 0s")
+		if err != nil || got.Verdict != verdict.Switched {
+			t.Fatalf("%s is %s (%s), %v", later, got.Verdict, got.Reason, err)
+		}
+		// The time of the first deploy's confirmation passes.
+		if out, err := web1.Sh(ctx, "for i in $(seq 400); do systemctl list-units --plain --no-legend 'deploy-ssh-*-back.service' | grep -q . || exit 0; sleep 0.1; done; exit 1"); err != nil {
+			t.Fatalf("the unit that goes back is still there: %s%v", out, err)
+		}
+		if after := running(t, ctx, web1); after != fmt.Sprintf("runs %s, boots %[1]s, lists []", got.Toplevel) {
+			t.Errorf("after the time of the earlier deploy the host %s, want %s", after, got.Toplevel)
+		}
+		if _, err := web1.Sh(ctx, "rm -rf /run/deploy-ssh/*-*"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // Who started the program with a signal ignored meant it.
 func TestNohup(t *testing.T) {
 	t.Parallel()
