@@ -33,7 +33,7 @@ const identityFlake = `{
       web2 = [ (node "web2" first) ];
       both = [ (node "web1" first) (node "web2" first) ];
       new = builtins.listToAttrs (genList (n: { name = toString n; value = [ (node "web1" (fresh n)) ]; }) 20);
-      new2 = [ (node "web2" (fresh 30)) ];
+      big = [ (node "web2" (toplevels.mkToplevel { name = "big"; payload.incompressible = 4000000; })) ];
       kills-sessions = [ (node "web1" (toplevels.mkToplevel { name = "kills"; faults.killSessions = true; })) ];
       slow = [ (node "web1" (toplevels.mkToplevel { name = "slow"; faults.activateSeconds = 8; })) ];
       some = genList (n: node "k${toString n}" first) 8;
