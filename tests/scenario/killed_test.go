@@ -29,14 +29,15 @@ func kills(t *testing.T) int {
 }
 
 // start runs a deploy in the background of the deployer and returns its pid there.
-// A shell starts what is in its background with SIGINT ignored; a person's doesn't.
+// A shell starts what is in its background with SIGINT ignored, and who runs the
+// tests may have had SIGHUP ignored; a person's terminal does neither.
 func start(ctx context.Context, r *rig.Rig, attribute string) (string, error) {
 	return startWith(ctx, r, "", attribute)
 }
 
 // startWith is start with a program in front, such as nohup.
 func startWith(ctx context.Context, r *rig.Rig, wrapper, attribute string) (string, error) {
-	out, err := r.Deployer.Sh(ctx, "cd "+rigworld.Flake+" && rm -f /root/run.*; setsid sh -c 'echo $$ >/root/run.pid; exec env --default-signal=INT "+wrapper+" deploy-ssh .#"+attribute+
+	out, err := r.Deployer.Sh(ctx, "cd "+rigworld.Flake+" && rm -f /root/run.*; setsid sh -c 'echo $$ >/root/run.pid; exec env --default-signal=INT,HUP,TERM "+wrapper+" deploy-ssh .#"+attribute+
 		" --settle 0s' >/root/run.log 2>&1 </dev/null & for i in $(seq 100); do [ -s /root/run.pid ] && break; sleep 0.01; done; cat /root/run.pid")
 	return strings.TrimSpace(out), err
 }
