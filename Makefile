@@ -11,13 +11,13 @@ build: ## the program, in bin/
 test: deps ## everything: format, vet, unit tests, real hosts
 	@out=$$(gofmt -l .); [ -z "$$out" ] || { echo "not gofmt-ed: $$out"; exit 1; }
 	$(GO) vet ./...
-	RIG=required $(GO) test -race -count=1 -timeout 40m ./...
+	RIG=required $(GO) test -race -count=1 -parallel 6 -timeout 40m ./...
 
 demo: deps ## two real hosts, deployed to, and left running to look at
 	$(RIG) demo
 
 faults: deps ## the fault matrix: what goes wrong × the verdict, with the time to it
-	@RIG=required $(GO) test -timeout 40m -count=1 -v -run 'TestFaults|TestGoals|TestElevation|TestContainer' ./tests/scenario | grep -v -e '^=== ' -e '^ *rig '
+	@RIG=required $(GO) test -timeout 40m -count=1 -v -run 'TestFaults|TestBootLoaders|TestGoals|TestElevation|TestContainer|TestRollbackAndStatus' ./tests/scenario | grep -v -e '^=== ' -e '^ *rig '
 
 deps: ## what this machine lacks, and the hosts' root file system
 	$(RIG) deps

@@ -12,7 +12,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -41,6 +40,9 @@ type Run struct {
 	Action Action
 	// Toplevel is the wanted system's store path.
 	Toplevel string
+	// BootID and Running are the host's boot id and running system when the run was
+	// decided on. On another boot nothing is started; see startScript for the other.
+	BootID, Running string
 	// Attempts is how often the lock is tried, Interval apart.
 	Attempts int
 	Interval time.Duration
@@ -145,8 +147,22 @@ func follow(ctx context.Context, conn Conn, r Run, unit string, sink Sink, text 
 	}
 	err := conn.Run(ctx, script)
 	reconnects := 0
-	for lost(err) && ctx.Err() == nil {
-		if err := reopen(ctx, conn, r.Window); err != nil {
+	var since time.Time // when contact was lost; it counts as made again once the host says something
+	var heard int64
+	for answer.resumable(err) && ctx.Err() == nil {
+		now := time.Now()
+		if reconnects == 0 || answer.received > heard {
+			since = now
+		}
+		heard = answer.received
+		left := r.Window - now.Sub(since)
+		if left <= 0 {
+			return answer.outcome(reconnects), fmt.Errorf("no answer over a new connection within %v: %w", r.Window, err)
+		}
+		if reconnects > 0 {
+			pause(ctx)
+		}
+		if err := reopen(ctx, conn, left); err != nil {
 			return answer.outcome(reconnects), err
 		}
 		reconnects++
@@ -160,6 +176,14 @@ func follow(ctx context.Context, conn Conn, r Run, unit string, sink Sink, text 
 	return answer.outcome(reconnects), err
 }
 
+// pause keeps a host that lets in but ends every session at once from being hammered.
+func pause(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Second):
+	}
+}
+
 // FreshLogin is a way to the host that shares nothing with the open connection.
 type FreshLogin interface {
 	FreshRun(context.Context, ssh.Script) error
@@ -168,15 +192,15 @@ type FreshLogin interface {
 // Confirm tries a fresh login, twice, and confirms the switch over it, where the
 // host waits for that. good says that the activation went well. back is true when
 // the host has already decided to go back.
-func Confirm(ctx context.Context, login FreshLogin, r Run, good bool) (back bool, err error) {
-	script := ssh.Script{Doing: "trying a fresh login", Text: confirmScript(r, good)}
+func Confirm(ctx context.Context, login FreshLogin, good bool) (back bool, err error) {
+	script := ssh.Script{Doing: "trying a fresh login", Text: confirmScript(good)}
 	for try := range 2 {
 		if try > 0 {
-			select {
-			case <-ctx.Done():
-				return false, context.Cause(ctx)
-			case <-time.After(2 * time.Second):
-			}
+			pause(ctx)
+			pause(ctx)
+		}
+		if ctx.Err() != nil {
+			return false, context.Cause(ctx)
 		}
 		var out bytes.Buffer
 		script.Output = &out
@@ -192,11 +216,6 @@ func Tidy(ctx context.Context, conn Conn, id string) error {
 	return conn.Run(ctx, ssh.Script{Doing: "removing earlier runs' records", Text: tidyScript(id)})
 }
 
-func lost(err error) bool {
-	var e *ssh.Error
-	return errors.As(err, &e) && e.Kind == ssh.Lost
-}
-
 // reopen tries to connect again until the window has passed. A host key or
 // login that is refused now is no reason to stop: the host may be on its way up.
 func reopen(ctx context.Context, conn Conn, window time.Duration) error {
@@ -207,10 +226,9 @@ func reopen(ctx context.Context, conn Conn, window time.Duration) error {
 		if err == nil {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		pause(ctx)
+		if ctx.Err() != nil {
 			return fmt.Errorf("connecting again: %w: %w", context.Cause(ctx), err)
-		case <-time.After(time.Second):
 		}
 	}
 }

@@ -26,7 +26,7 @@ func TestWords(t *testing.T) {
 		{"failed units", "warning: the following units failed: a.service, b@x.service\n", verdict.Words{FailedUnits: []string{"a.service", "b@x.service"}}},
 		{"no line end", "warning: the following units failed: a.service", verdict.Words{FailedUnits: []string{"a.service"}}},
 		{"jobs", "Failed to start a.service\nFailed to reload b.service\n", verdict.Words{RefusedJobs: []string{"Failed to start a.service", "Failed to reload b.service"}}},
-		{"activate", "Failed to run activate script\n", verdict.Words{LastError: "Failed to run activate script"}},
+		{"activate", "Failed to run activate script\n", verdict.Words{ActivateFailed: true, LastError: "Failed to run activate script"}},
 		{"user", "warning: user activation for alice failed\n", verdict.Words{UserActivation: []string{"alice"}}},
 		{"check", "no room\nPre-switch check 'disk' failed\nPre-switch checks failed\n", verdict.Words{Check: "disk"}},
 		{"check, older", "Pre-switch checks failed\n", verdict.Words{Check: "its name was not given"}},
@@ -34,6 +34,7 @@ func TestWords(t *testing.T) {
 		{"logind", "Unable to list users with logind: timed out\n", verdict.Words{NoLogind: true, LastError: "Unable to list users with logind: timed out"}},
 		{"inhibitors", "There are changes to critical components of the system:\n\ndbus-implementation : dbus -> broker\nother : a -> b\n\nSwitching into this system is not recommended.\n",
 			verdict.Words{Inhibited: true, LastError: "dbus-implementation : dbus -> broker; other : a -> b"}},
+		{"a try that was done again", "warning: user activation for alice failed\ndeploy-ssh: only the activation of a user failed; trying once more in 12 s\nFailed to start a.service\n", verdict.Words{RefusedJobs: []string{"Failed to start a.service"}}},
 		{"a quoted warning is none", "echo warning: the following units failed: a.service\n", verdict.Words{}},
 		{"binary", "\x1b[31m\xff\xfe\x00\nFailed to start a.service\n", verdict.Words{RefusedJobs: []string{"Failed to start a.service"}}},
 	} {
@@ -168,7 +169,7 @@ func TestScriptsParse(t *testing.T) {
 	confirmed.Confirm, confirmed.Old = time.Minute, "/nix/store/y-nixos"
 	for _, sh := range tooltest.Shells(t) {
 		for i, text := range []string{startScript(r, 0, false), startScript(boot, 0, false), startScript(dry, 0, false), startScript(confirmed, 17, true), attachScript(r, 17),
-			confirmScript(confirmed, true), confirmScript(r, false), backScript(confirmed, 3), tidyScript(r.ID), header(r) + facts.LockFunctions + runText, header(r) + endText, backText} {
+			confirmScript(true), confirmScript(false), backScript(confirmed, 3), tidyScript(r.ID), header(r) + facts.Functions + runText, header(r) + endText, backText} {
 			cmd := exec.Command(sh, "-n")
 			cmd.Stdin = strings.NewReader(text)
 			if out, err := cmd.CombinedOutput(); err != nil {
@@ -193,5 +194,32 @@ func TestEmptyResultIsNone(t *testing.T) {
 	got, err := Supervise(context.Background(), c, Run{ID: "x", Action: Test, Toplevel: "/nix/store/new"}, Sink{Log: &bytes.Buffer{}})
 	if err != nil || got.Switch.Ended || !got.Switch.Gone {
 		t.Errorf("outcome %+v, %v", got, err)
+	}
+}
+
+// A host that lets in but ends every session at once is given up in time, and not hammered.
+func TestSuperviseEndsWithItsWindow(t *testing.T) {
+	c := &conn{}
+	for range 50 {
+		c.answers = append(c.answers, answered{"", lostLine})
+	}
+	_, err := Supervise(context.Background(), c, Run{ID: "x", Action: Test, Window: 1500 * time.Millisecond}, Sink{Log: &bytes.Buffer{}})
+	if err == nil || len(c.scripts) > 5 {
+		t.Errorf("%d sessions, error %v", len(c.scripts), err)
+	}
+}
+
+// Once a run is on the host, an elevation that fails for a moment is no end.
+func TestSuperviseGetsOverHiccups(t *testing.T) {
+	refused := &ssh.Error{Kind: ssh.ElevationRefused, Doing: "switching", Words: "sudo: not found"}
+	c := &conn{answers: []answered{{"unit u\n", lostLine}, {"", refused},
+		{"ended yes\nservice-result success\nexit-code exited\nexit-status 0\n" + observation, nil}}}
+	got, err := Supervise(context.Background(), c, Run{ID: "x", Action: Test, Window: time.Minute}, Sink{Log: &bytes.Buffer{}})
+	if err != nil || !got.Seen {
+		t.Errorf("outcome %+v, %v", got, err)
+	}
+	first := &conn{answers: []answered{{"", refused}}}
+	if _, err := Supervise(context.Background(), first, Run{ID: "x", Action: Test, Window: time.Minute}, Sink{Log: &bytes.Buffer{}}); err == nil || first.opened > 0 {
+		t.Errorf("an elevation that was refused from the start was tried %d times again (%v)", first.opened, err)
 	}
 }

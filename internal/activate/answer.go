@@ -2,21 +2,27 @@ package activate
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/deploy-ssh/deploy-ssh/internal/facts"
+	"github.com/deploy-ssh/deploy-ssh/internal/ssh"
 	"github.com/deploy-ssh/deploy-ssh/internal/verdict"
 )
 
 // answer reads what the follow script sends: lines of "name value", each
 // announced piece of the log as raw bytes, and last an observation.
 type answer struct {
-	sink    Sink
-	words   wordScanner
-	logged  int64 // bytes of the log received whole, over all connections
+	sink   Sink
+	words  wordScanner
+	logged int64 // bytes of the log received whole, over all connections
+	// received counts all bytes, over all connections.
+	received int64
+	// begun is whether the run was seen to be on the host.
+	begun   bool
 	raw     int64 // bytes of the announced piece still to come
 	line    []byte
 	observe bool
@@ -44,11 +50,23 @@ func (a *answer) restart() {
 	a.sw.NotScheduled, a.profileError = "", ""
 }
 
-// maxLine bounds one line of the answer that is no log.
-const maxLine = 1 << 20
+// maxLine bounds one line of the answer that is no log, maxSeen an observation.
+const (
+	maxLine = 1 << 20
+	maxSeen = 16 << 20
+)
+
+// resumable reports whether the run can be gone on with after an error: the
+// connection was lost or, once the run is on the host, something on the way to it
+// hiccups, such as wrappers that the activation is just replacing.
+func (a *answer) resumable(err error) bool {
+	var way *ssh.Error
+	return errors.As(err, &way) && (way.Kind == ssh.Lost || a.begun)
+}
 
 func (a *answer) Write(p []byte) (int, error) {
 	n := len(p)
+	a.received += int64(n)
 	for len(p) > 0 {
 		if a.raw > 0 {
 			piece := p[:min(int64(len(p)), a.raw)]
@@ -80,6 +98,9 @@ func (a *answer) Write(p []byte) (int, error) {
 
 func (a *answer) take(line string) error {
 	if a.observe {
+		if a.seen.Len() > maxSeen {
+			return fmt.Errorf("reading the host's answer: an observation of more than %d MiB", maxSeen>>20)
+		}
 		a.seen.WriteString(line + "\n")
 		return nil
 	}
@@ -107,7 +128,11 @@ func (a *answer) take(line string) error {
 			return fmt.Errorf("reading the host's answer: log length %q", value)
 		}
 		a.raw = n
-	case "unit", "alive":
+	case "unit":
+		a.begun = true
+	case "alive":
+	case "superseded":
+		a.sw.Superseded = true
 	case "not-scheduled":
 		a.sw.NotScheduled = or(strings.TrimSpace(value), "systemd-run ended without a word")
 	case "profile-error":

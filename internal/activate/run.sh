@@ -1,6 +1,7 @@
 # Runs switch-to-configuration inside the transient unit, trying again while
 # its lock is held. What is set in front of this by the deployer: dir, name,
-# action, toplevel, attempts, interval, no_check, and the function lock_holder.
+# action, toplevel, attempts, interval, no_check, fresh, and the functions of
+# package facts.
 PATH=/run/current-system/sw/bin:/nix/var/nix/profiles/default/bin:/run/wrappers/bin:${PATH:-/usr/bin:/bin}
 export PATH
 unset __NIXOS_SWITCH_TO_CONFIGURATION_PARENT_EXE
@@ -15,7 +16,24 @@ log=$dir/$name.log
 # it, and by this process alone: what the switch starts does not inherit it.
 ours() {
     command -v flock >/dev/null || return 0
-    flock -n 9 && printf '%s\n' "${dir##*/} $name $toplevel" >$base/holder
+    flock -n 9
+    # Only 1 means held: mksh hands no descriptor on, and then there is just no such lock.
+    [ $? = 1 ] && return 1
+    printf '%s\n' "${dir##*/} $name $toplevel" >$base/holder
+}
+
+# baseline: notes what runs and which units have failed before an activation. An
+# earlier note stays unless $fresh is 1: it is of a host before an activation that has
+# not ended well, and what that made fail must not pass for an old failure, whatever
+# is switched to next.
+baseline() {
+    [ "$fresh" != 1 ] && [ -e $base/failed-before ] && return 0
+    if ! units=$(failed_units); then
+        printf 'Error: the failed units could not be listed: %s\n' "$units"
+        return 1
+    fi
+    printf '%s %s\n%s\n' "$toplevel" "$(readlink -f /run/current-system)" "$units" >$base/failed-before.new &&
+        mv $base/failed-before.new $base/failed-before
 }
 
 holder() {
@@ -28,7 +46,7 @@ holder() {
 said_since() { tail -c "+$(($1 + 1))" "$log" | grep -q "^$2"; }
 
 try=0
-moved=no
+moved=no users=no
 exec 9>>$base/lock
 while :; do
     try=$((try + 1))
@@ -37,6 +55,16 @@ while :; do
         :
     else
         rm -f "$dir/$name.locked"
+        case $name in
+        test) baseline || exit 77 ;;
+        boot)
+            # Another deploy may have had its turn since the profile was set.
+            if [ "$(readlink -f /nix/var/nix/profiles/system)" != "$toplevel" ]; then
+                echo 'Error: another deploy has set the system profile meanwhile'
+                exit 76
+            fi
+            ;;
+        esac
         before=$(stat -c %s "$log")
         "$toplevel/bin/switch-to-configuration" "$action" 9>&-
         status=$?
@@ -47,6 +75,14 @@ while :; do
             moved=yes
             printf 'deploy-ssh: moved /run/nixos/reload-list aside, which an interrupted switch left and which names: %s\n' "$(tr '\n' ' ' </run/nixos/reload-list)"
             mv /run/nixos/reload-list "$dir/reload-list" && continue
+        fi
+        # A user whose last session has just ended is listed for some seconds while
+        # his manager is gone already, and then his activation fails. Once more, later.
+        if [ $status = 4 ] && [ $users = no ] && said_since "$before" 'warning: user activation for ' &&
+            ! said_since "$before" 'warning: the following units failed: ' && ! said_since "$before" 'Failed to '; then
+            users=yes
+            echo 'deploy-ssh: only the activation of a user failed, as for one who has just logged out; trying once more in 12 s'
+            sleep 12 9>&- && continue
         fi
         # By its text, not by the exit code: 11 has another meaning too.
         said_since "$before" 'Could not acquire lock' || exit $status

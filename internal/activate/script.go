@@ -24,6 +24,9 @@ var (
 // so it is set before the boot entry is made.
 const profile = "/nix/var/nix/profiles/system"
 
+// backPatience is how long the way back is followed beyond the wait for a confirmation.
+const backPatience = 10 * time.Minute
+
 // back is the name of the run that goes back to the old system when no fresh
 // login confirms the new one.
 const back = "back"
@@ -41,40 +44,52 @@ func startScript(r Run, offset int64, again bool) string {
 	runFiles(&b, string(r.Action), r.Toplevel, header(r), "")
 	if r.confirmed() {
 		undo := r
-		undo.Toplevel = r.Old
-		runFiles(&b, back, undo.Toplevel, header(undo)+"name="+back+"\n", fmt.Sprintf("confirm=%d\n", wholeSeconds(r.Confirm))+backText)
+		// The way back has its own patience: it is all that is left.
+		undo.Toplevel, undo.Attempts, undo.Interval = r.Old, 600, time.Second
+		runFiles(&b, back, undo.Toplevel, header(undo)+"name="+back+"\n",
+			fmt.Sprintf("confirm=%d undone=%s test_unit=%s\n", wholeSeconds(r.Confirm), quote(r.Toplevel), r.unit())+backText)
 	}
 	if r.Action == Test {
-		fmt.Fprintf(&b, "    sweep_roots; ln -sfn \"$toplevel\" \"$(root_of %s)\" && baseline %d\n", r.ID, number(r.FreshBaseline))
+		fmt.Fprintf(&b, "    sweep_roots; mkdir -p /nix/var/nix/gcroots && ln -sfn \"$toplevel\" \"$(root_of %s)\"\n", r.ID)
 	}
 	b.WriteString("}\n")
 	if again {
 		// The session that was to start it may still be about to: three looks apart.
 		b.WriteString("for look in 1 2 3; do [ -e \"$dir/$name.log\" ] && break; sleep 2; done\n")
 	}
-	b.WriteString(`if ! words=$(umask 077; mkdir -p "$dir" 2>&1); then
+	// Nothing is started on a host that has rebooted meanwhile, or that runs another
+	// system than when this was decided: another deploy has had its turn. Only a first
+	// activation goes on then, for there the later one has the last word.
+	fmt.Fprintf(&b, "if [ \"$(cat /proc/sys/kernel/random/boot_id)\" != %s ]; then :\n", quote(r.BootID))
+	if again || r.Action == Boot {
+		fmt.Fprintf(&b, "elif [ ! -e \"$dir/$name.claim\" ] && [ \"$(readlink -f /run/current-system)\" != %s ]; then\n    say superseded yes\n", quote(r.Running))
+	}
+	b.WriteString(`elif ! words=$(umask 077; mkdir -p "$dir" 2>&1); then
     said not-scheduled "$words"
 elif ! mkdir "$dir/$name.claim" 2>/dev/null; then
-    say unit "$unit"
-` + followText(r, offset))
+    if [ -s "$dir/$name.refused" ]; then
+        cat "$dir/$name.refused"
+    else
+        say unit "$unit"
+    ` + followText(r, offset) + "    fi\n")
 	if r.Action == Boot {
-		fmt.Fprintf(&b, "elif ! words=$(set_profile %s %d 2>&1); then\n    said profile-error \"${words:-nix-env ended without a word}\"\n",
+		fmt.Fprintf(&b, "elif ! words=$(set_profile %s %d 2>&1); then\n    refuse profile-error \"${words:-nix-env ended without a word}\"\n",
 			profile, r.Generation)
 	}
-	b.WriteString("elif ! words=$(prepare 2>&1); then\n    said not-scheduled \"$words\"\n    rm -f \"$dir/$name.sh\"\n")
+	b.WriteString("elif ! words=$(prepare 2>&1); then\n    refuse not-scheduled \"$words\"\n    rm -f \"$dir/$name.sh\"\n")
 	if r.confirmed() {
 		// Before the switch: what is to undo it must not depend on it.
 		fmt.Fprintf(&b, "elif ! (start \"$dir\" %s %s 0); then :\n", back, r.backUnit())
 	}
 	b.WriteString("elif start \"$dir\" \"$name\" \"$unit\" \"$limit\"; then\n" + followText(r, 0) +
-		"else\n    mkdir -p \"$dir/decided\"\nfi\n")
+		"else\n    ln -s confirmed \"$dir/decided\" 2>/dev/null\nfi\n")
 	b.WriteString(observeText)
 	return b.String()
 }
 
 // runFiles writes what a run consists of into its directory.
 func runFiles(b *strings.Builder, name, toplevel, head, before string) {
-	heredoc(b, "$dir/"+name+".sh", head+before+facts.LockFunctions+runText)
+	heredoc(b, "$dir/"+name+".sh", head+before+facts.Functions+runText)
 	heredoc(b, "$dir/"+name+".end", head+endText)
 	heredoc(b, "$dir/"+name+".toplevel", toplevel+"\n")
 }
@@ -85,24 +100,28 @@ func attachScript(r Run, offset int64) string {
 }
 
 // confirmScript, run over a fresh login, tells that the login works, and confirms
-// the switch where the host waits for that, unless it has already decided to go
-// back. After a good activation what had failed before it counts no more.
-func confirmScript(r Run, good bool) string {
-	text := header(r)
+// each switch for which the host waits for that, those of earlier deploys too, whose
+// time would otherwise come later. It says "back" where one has already decided to
+// go back. After a good activation what had failed before it counts no more.
+func confirmScript(good bool) string {
+	text := ""
 	if good {
-		text += "rm -f /run/deploy-ssh/failed-before\n"
+		text = "rm -f /run/deploy-ssh/failed-before\n"
 	}
-	if !r.confirmed() {
-		return text + "echo confirmed\n"
-	}
-	return text + `if mkdir "$dir/decided" 2>/dev/null || [ ! -e "$dir/decided/back" ]; then echo confirmed; else echo back; fi
+	return text + `answer=confirmed
+for run in /run/deploy-ssh/*/; do
+    [ -e "${run}back.sh" ] && [ ! -e "${run}back.result" ] || continue
+    ln -s confirmed "${run}decided" 2>/dev/null
+    [ "$(readlink "${run}decided")" = back ] && answer=back
+done
+echo $answer
 `
 }
 
 // backScript follows the way back.
 func backScript(r Run, offset int64) string {
 	undo := r
-	undo.Toplevel, undo.Deadline, undo.Settle = r.Old, 0, 0
+	undo.Toplevel, undo.Deadline, undo.Settle = r.Old, r.Confirm+backPatience, 0
 	return common(undo) + fmt.Sprintf("name=%s unit=%s\n", back, r.backUnit()) +
 		followText(undo, offset) + observeText
 }
@@ -120,8 +139,8 @@ func common(r Run) string {
 }
 
 func header(r Run) string {
-	return fmt.Sprintf("dir=/run/deploy-ssh/%s name=%s action=%[2]s unit=%s toplevel=%s attempts=%d interval=%s limit=%d no_check=%d\n",
-		r.ID, r.Action, r.unit(), quote(r.Toplevel), r.Attempts, seconds(r.Interval), wholeSeconds(r.Limit), number(r.NoCheck))
+	return fmt.Sprintf("dir=/run/deploy-ssh/%s name=%s action=%[2]s unit=%s toplevel=%s attempts=%d interval=%s limit=%d no_check=%d fresh=%d\n",
+		r.ID, r.Action, r.unit(), quote(r.Toplevel), r.Attempts, seconds(r.Interval), wholeSeconds(r.Limit), number(r.NoCheck), number(r.FreshBaseline))
 }
 
 func followText(r Run, offset int64) string {

@@ -27,7 +27,7 @@ start() {
         active | activating | deactivating) ;;
         *)
             [ -e "$dir/$name.result" ] && return 0
-            said not-scheduled "${words:-systemd-run gave no answer within two minutes}"
+            refuse not-scheduled "${words:-systemd-run gave no answer within two minutes}"
             rm -f "$dir/$name.sh"
             return 1
             ;;
@@ -89,7 +89,7 @@ follow() {
             esac
             # ExecStopPost may be about to write the result: three looks apart.
             if [ $absent -ge 3 ]; then
-                said gone "$(journalctl -q -t nixos -n 1 -o cat 2>/dev/null)"
+                said gone "$(timeout 10 journalctl -q -t nixos -n 1 -o cat 2>/dev/null)"
                 return 0
             fi
         fi
@@ -116,14 +116,9 @@ set_profile() {
     fi
 }
 
-# baseline FRESH: notes which units have failed. Unless FRESH is 1, an earlier note
-# stays: it is of a host before an activation that has not ended well, and what
-# that made fail must not pass for an old failure, whatever is switched to next.
-baseline() {
-    [ "$1" = 1 ] || [ ! -e $base/failed-before ] || return 0
-    failed_units >$base/failed-before.new || { cat $base/failed-before.new; return 1; }
-    mv $base/failed-before.new $base/failed-before
-}
+# refuse WHAT WORDS: says why the run was not started, and leaves it for a session
+# that comes after a lost line.
+refuse() { said "$1" "$2" | tee "$dir/$name.refused" 2>/dev/null; }
 
 # root_of ID: the gc root that keeps a run's closure until the profile leads to it.
 root_of() { printf '/nix/var/nix/gcroots/deploy-ssh-%s\n' "$1"; }
@@ -143,8 +138,15 @@ tidy() {
         [ -d "$other" ] || continue
         id=${other%/} id=${id##*/}
         open=no
-        for script in "$other"*.sh; do
-            [ -e "$script" ] && [ ! -e "${script%.sh}.result" ] && open=yes
+        for claim in "$other"*.claim "$other"back.sh; do
+            [ -e "$claim" ] || continue
+            run=${claim##*/} run=${run%.*}
+            [ -e "$other$run.result" ] && continue
+            case $(timeout 10 systemctl show -P ActiveState "deploy-ssh-$id-$run.service" 2>/dev/null) in
+            active | activating | deactivating) open=yes ;;
+            # Claimed a moment ago, its unit may be on its way.
+            *) [ -n "$(find "$claim" -prune -mmin -10)" ] && open=yes ;;
+            esac
         done
         [ $open = yes ] && [ "$id" != "$1" ] && continue
         rm -f "$(root_of "$id")"

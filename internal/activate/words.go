@@ -55,8 +55,15 @@ func (s *wordScanner) flush() {
 	s.line, s.skip = s.line[:0], false
 }
 
+// again is how run.sh says that it runs the switch anew: what came before counts no more.
+const again = "; trying once more in "
+
 func (s *wordScanner) take(line string) {
 	w := &s.words
+	if strings.HasPrefix(line, "deploy-ssh: ") && strings.Contains(line, again) {
+		*w, s.inhibitors, s.refused = verdict.Words{}, false, false
+		return
+	}
 	if s.inhibitors {
 		if strings.Contains(line, " -> ") {
 			w.LastError = join(w.LastError, strings.TrimSpace(line))
@@ -73,6 +80,9 @@ func (s *wordScanner) take(line string) {
 		}
 	case hasAnyPrefix(line, "Failed to start ", "Failed to restart ", "Failed to reload ", "Failed to stop ") && strings.Contains(line, "."):
 		w.RefusedJobs = add(w.RefusedJobs, line)
+	case strings.HasPrefix(line, "Failed to run activate script"),
+		strings.HasPrefix(line, "Activation script snippet '") && strings.Contains(line, "' failed ("):
+		w.ActivateFailed, w.LastError = true, line
 	case strings.HasPrefix(line, "warning: user activation for ") && strings.HasSuffix(line, " failed"):
 		name := strings.TrimSuffix(strings.TrimPrefix(line, "warning: user activation for "), " failed")
 		w.UserActivation = add(w.UserActivation, name)

@@ -96,21 +96,28 @@ func (d *deployment) known(probe func(context.Context) step) func(context.Contex
 		if d.before == nil {
 			return s
 		}
-		why := wrongHost(d.host, d.node.Expect)
-		if other := d.fleet.machines.twin(d.host.MachineID, d.node.Name); why == "" && d.host.MachineID != "" && other != "" {
-			why = fmt.Sprintf("it has the machine id %s, and so had the host of node %s in this run: two nodes lead to one machine, or one is a copy of the other", d.host.MachineID, other)
-		}
-		if why != "" {
+		if why := wrongHost(d.host, d.node.Expect); why != "" {
+			// Its machine id is left out of account: it belongs to another node, whose
+			// fault this is not.
 			return end(verdict.WrongHost, why)
 		}
-		if d.login == nil {
-			return s
+		if id := d.host.MachineID; id != "" {
+			if other := d.fleet.machines.twin(id, d.node.Name); other != "" {
+				return end(verdict.WrongHost, fmt.Sprintf("it has the machine id %s, and so had the host of node %s in this run: two nodes lead to one machine, or one is a copy of the other", id, other))
+			}
 		}
+		return d.slow(s)
+	}
+}
+
+// slow adds a note where the login took long.
+func (d *deployment) slow(s step) step {
+	if d.login != nil {
 		if took := d.login.Login + d.login.Answer; took >= slowLogin {
 			s.notes = append(s.notes, fmt.Sprintf("slow login: %.0f s until the host's first answer", took.Seconds()))
 		}
-		return s
 	}
+	return s
 }
 
 // wrongHost says what of a host is not as expected; empty when nothing is.

@@ -203,10 +203,13 @@ func (d *deployment) settled() bool {
 }
 
 // unproven reports whether the host is in the middle of things: an activation was
-// begun that has not ended well. A note of one is void once the host boots what it runs.
+// begun that has not ended well. The note of one is void once somebody has brought
+// the host to a third system that it runs and boots.
 func (d *deployment) unproven() bool {
-	boots, proven := d.host.Boots(d.host.Running)
-	return d.host.Baseline && !(boots && proven)
+	h := d.host
+	boots, proven := h.Boots(h.Running)
+	third := h.Running != h.BaselineOf && h.Running != h.BaselineOver
+	return h.Baseline && !(third && boots && proven)
 }
 
 // finding says how the host differs from what is wanted.

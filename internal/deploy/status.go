@@ -49,6 +49,8 @@ func (f *Fleet) status(ctx context.Context, node plan.Node) report.Status {
 		if err != nil {
 			failed := d.unreached(ctx, err).end
 			s.Verdict, s.Reason = failed.Verdict, failed.Reason
+		} else if why := wrongHost(host, node.Expect); why != "" {
+			s.Verdict, s.Reason = verdict.WrongHost, why
 		} else {
 			describe(&s, host)
 		}

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/deploy-ssh/deploy-ssh/internal/activate"
+	"github.com/deploy-ssh/deploy-ssh/internal/facts"
 	"github.com/deploy-ssh/deploy-ssh/internal/report"
 	"github.com/deploy-ssh/deploy-ssh/internal/ssh"
 	"github.com/deploy-ssh/deploy-ssh/internal/verdict"
@@ -53,6 +55,9 @@ func (d *deployment) activate(ctx context.Context) step {
 		Wanted: d.node.Toplevel, Before: before, Switch: o.Switch, After: o.Host.Host, Seen: o.Seen, Ignore: d.node.Ignores,
 	})
 	explain(ctx, &decision, err)
+	if decision.Verdict == verdict.Unknown && r.Confirm > 0 {
+		decision.Reason += fmt.Sprintf("; since nobody confirms it, the host goes back to its old system %v after the activation", r.Confirm)
+	}
 	if decision.Verdict == verdict.Degraded && d.fleet.AcceptDegraded {
 		notes = append(notes, "accepted: "+decision.Reason)
 		decision.Verdict, decision.Reason = verdict.Switched, ""
@@ -73,14 +78,21 @@ func (d *deployment) confirm(ctx context.Context, r activate.Run, o activate.Out
 	if o.Host.Running != d.node.Toplevel && r.Confirm == 0 {
 		return decision
 	}
-	back, err := activate.Confirm(ctx, d.transport, r, decision.Verdict == verdict.Switched)
+	back, err := activate.Confirm(ctx, d.transport, decision.Verdict == verdict.Switched)
+	// What the switch itself came to is not forgotten over a login that fails.
+	judged := ""
+	if decision.Reason != "" {
+		judged = "; before that: " + decision.Reason
+	}
 	switch {
 	case err == nil && !back:
 		return decision
+	case r.Confirm == 0 && err == nil:
+		return verdict.Decision{Verdict: verdict.Superseded, Reason: "an earlier deploy, which nobody had confirmed, takes the host back to its old system" + judged, Notes: decision.Notes}
 	case r.Confirm == 0 && ctx.Err() != nil:
-		return verdict.Decision{Verdict: verdict.Unknown, Reason: "interrupted before a fresh login was tried; the host runs the wanted system and boots the old one"}
+		return verdict.Decision{Verdict: verdict.Unknown, Reason: "interrupted before a fresh login was tried; the host runs the wanted system" + judged}
 	case r.Confirm == 0:
-		return verdict.Decision{Verdict: verdict.NoLogin, Reason: err.Error(), Notes: decision.Notes}
+		return verdict.Decision{Verdict: verdict.NoLogin, Reason: err.Error() + judged, Notes: decision.Notes}
 	}
 	why := "the host had already decided"
 	if err != nil {
@@ -94,7 +106,7 @@ func (d *deployment) confirm(ctx context.Context, r activate.Run, o activate.Out
 		d.after = &returned.Host.Host
 	}
 	if returned.Seen && returned.Host.Running == r.Old && r.Old != d.node.Toplevel {
-		return verdict.Decision{Verdict: verdict.RolledBack, Reason: why, Notes: decision.Notes}
+		return verdict.Decision{Verdict: verdict.RolledBack, Reason: why + judged, Notes: decision.Notes}
 	}
 	decision = verdict.Decision{Verdict: verdict.Unknown, Reason: "no fresh login confirmed the switch (" + why + "), and the host was not seen to go back"}
 	if returned.Seen {
@@ -116,6 +128,7 @@ func (d *deployment) finalize(ctx context.Context) step {
 		return end(verdict.Unfinalized, "interrupted before the boot entry was made")
 	}
 	r := d.supervised(activate.Boot)
+	r.Running = before.Running
 	r.Deadline = d.fleet.Limits.Finalize
 	r.Generation = d.host.ChosenGeneration
 	sink, flush := d.sink(report.Finalize)
@@ -171,21 +184,55 @@ func (d *deployment) reboot(ctx context.Context) step {
 		if err != nil || host.BootID == old.BootID {
 			continue
 		}
+		if host, err = d.booted(ctx); err != nil {
+			continue
+		}
 		d.after = &host.Host
-		if host.Running != d.node.Toplevel {
-			return end(verdict.Rebooted, "the host rebooted into "+host.Running)
-		}
-		detail := fmt.Sprintf("rebooted into generation %d", host.Generation)
-		if len(host.FailedUnits) > 0 {
-			return step{detail: detail, notes: []string{"failed units after the reboot: " + strings.Join(host.FailedUnits, ", ")}}
-		}
-		return step{detail: detail}
+		return d.afterReboot(*old, host)
 	}
+}
+
+// booted waits until the host has finished booting, and looks at it once its units
+// have settled. A boot that hangs is looked at as it is after two minutes.
+func (d *deployment) booted(ctx context.Context) (facts.Host, error) {
+	err := d.transport.Run(ctx, ssh.Script{
+		Doing:   "waiting for the end of the boot",
+		Text:    fmt.Sprintf("timeout 120 systemctl is-system-running --wait >/dev/null 2>&1\nsleep %g\n", d.fleet.Limits.Settle.Seconds()),
+		Timeout: 3*time.Minute + d.fleet.Limits.Settle,
+	})
+	if err != nil {
+		return facts.Host{}, err
+	}
+	return d.observe(ctx)
+}
+
+// afterReboot judges a host that has rebooted against what it was before.
+func (d *deployment) afterReboot(old verdict.Host, host facts.Host) step {
+	if host.Running != d.node.Toplevel {
+		return end(verdict.Rebooted, "the host rebooted into "+host.Running)
+	}
+	if host.UnitsUnread != "" {
+		return end(verdict.Unknown, "the host rebooted into the wanted system, but its failed units could not be listed: "+host.UnitsUnread)
+	}
+	var failed []string
+	for _, unit := range host.FailedUnits {
+		if !slices.Contains(old.FailedUnits, unit) && !d.node.Ignores(unit) {
+			failed = append(failed, unit)
+		}
+	}
+	s := step{detail: fmt.Sprintf("rebooted into generation %d", host.Generation)}
+	switch {
+	case len(failed) > 0 && !d.fleet.AcceptDegraded:
+		return end(verdict.Degraded, "rebooted into the wanted system, and these units failed that did not fail before: "+strings.Join(failed, ", "))
+	case len(failed) > 0:
+		s.notes = []string{"accepted: failed units after the reboot: " + strings.Join(failed, ", ")}
+	}
+	return s
 }
 
 func (d *deployment) supervised(action activate.Action) activate.Run {
 	return activate.Run{
-		ID: d.id, Action: action, Toplevel: d.node.Toplevel,
+		ID: d.id, Action: action, Toplevel: d.node.Toplevel, BootID: d.host.BootID, Running: d.host.Running,
 		Attempts: d.fleet.Limits.LockAttempts, Interval: d.fleet.Limits.LockInterval,
 		Window: d.fleet.Limits.Reconnect, NoCheck: d.fleet.NoCheck,
 	}

@@ -87,21 +87,34 @@ type Host struct {
 	// of now would be a wrong thing to compare with then.
 	Baseline     bool
 	FailedBefore []string
+	// BaselineOf is the toplevel of that activation, BaselineOver the one that ran before.
+	BaselineOf, BaselineOver string
 	// Tools leads from a tool's name to its path on the host.
 	Tools map[string]string
 }
+
+// repeated are the names of which an observation can have several lines. Every
+// other one is said once; a second one would be somebody else's word.
+var repeated = map[string]bool{"list": true, "failed": true, "needs-reboot": true, "run": true, "baseline-failed": true}
 
 // Parse reads the output of observe. An answer that is cut short is an error:
 // what a half answer leaves out must not pass for "absent".
 func Parse(output []byte) (Host, error) {
 	h := Host{Tools: map[string]string{}, UID: -1}
 	complete := false
+	seen := map[string]bool{}
 	lines := bufio.NewScanner(bytes.NewReader(output))
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		name, value, ok := strings.Cut(lines.Text(), " ")
 		if !ok {
 			return Host{}, fmt.Errorf("reading the host's answer: line %q has no value", lines.Text())
+		}
+		if !repeated[name] && !strings.HasPrefix(name, "tool-") {
+			if seen[name] {
+				return Host{}, fmt.Errorf("reading the host's answer: %q is said twice", name)
+			}
+			seen[name] = true
 		}
 		switch name {
 		case "uid", "generation":
@@ -171,6 +184,7 @@ func Parse(output []byte) (Host, error) {
 			h.Chosen, h.ChosenGeneration = path, n
 		case "baseline":
 			h.Baseline = true
+			h.BaselineOf, h.BaselineOver, _ = strings.Cut(value, " ")
 		case "baseline-failed":
 			h.FailedBefore = append(h.FailedBefore, value)
 		case "observed":

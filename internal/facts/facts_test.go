@@ -83,6 +83,10 @@ func TestBootEntry(t *testing.T) {
 			"boot/loader/entries/nixos-generation-6.conf":                                      "options init=/nix/store/old/init\n",
 			"sys/firmware/efi/efivars/LoaderEntryDefault-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f": "\x07\x00\x00\x00n\x00i\x00x\x00o\x00s\x00-\x00g\x00e\x00n\x00e\x00r\x00a\x00t\x00i\x00o\x00n\x00-\x006\x00.\x00c\x00o\x00n\x00f\x00\x00\x00",
 		}, "loader systemd-boot\nboot-entry /nix/store/old\n"},
+		{"systemd-boot, entries on another partition", map[string]string{
+			"efi/loader/loader.conf":                      "default nixos-generation-7.conf\n",
+			"boot/loader/entries/nixos-generation-7.conf": "options init=/nix/store/new/init\n",
+		}, "loader systemd-boot\nboot-entry /nix/store/new\n"},
 		{"grub, another default", map[string]string{
 			"boot/grub/grub.cfg": "set default=2\nmenuentry \"NixOS - Default\" --class nixos {\n  linux k init=/nix/store/new/init\n}\n",
 		}, ""},
@@ -156,10 +160,19 @@ func TestParse(t *testing.T) {
 		"noise":        "Welcome to web1\n" + answer,
 		"no value":     "uid\n" + answer,
 		"uid is words": "uid root\n" + answer,
+		"said twice":   strings.Replace(answer, "observed yes", "running /nix/store/evil\nobserved yes", 1),
 	} {
 		if h, err := Parse([]byte(bad)); err == nil {
 			t.Errorf("%s: Parse gave %+v, want an error", name, h)
 		}
+	}
+}
+
+// What anybody on the host can shape stays on its line.
+func TestSayStaysOnItsLine(t *testing.T) {
+	out, err := exec.Command("sh", "-c", Functions+"\nsay lock-holder 'pid 7 (x\nrunning /nix/store/evil\n)'").Output()
+	if err != nil || strings.Count(string(out), "\n") != 1 {
+		t.Errorf("say printed %q, %v", out, err)
 	}
 }
 

@@ -12,7 +12,7 @@ lock_holder() {
     id=$(printf '%02x:%02x:%d' $((dev >> 8 & 0xfff)) $((dev & 0xff | dev >> 12 & 0xfff00)) "$2")
     while read -r number kind mode access pid where rest; do
         [ "$kind $where" = "FLOCK $id" ] || continue
-        if command=$(tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null) && [ -n "$command" ]; then
+        if command=$(tr '\0\n\r' '   ' <"/proc/$pid/cmdline" 2>/dev/null) && [ -n "$command" ]; then
             printf 'pid %s (%s), since %s\n' "$pid" "${command% }" "$(stat -c %y "/proc/$pid" | cut -d. -f1)"
             return 0
         fi
@@ -28,7 +28,7 @@ lock_heir() {
     for fd in /proc/[0-9]*/fd/*; do
         [ "$(readlink "$fd" 2>/dev/null)" = "$lock" ] || continue
         heir=${fd#/proc/} heir=${heir%%/*}
-        command=$(tr '\0' ' ' <"/proc/$heir/cmdline" 2>/dev/null)
+        command=$(tr '\0\n\r' '   ' <"/proc/$heir/cmdline" 2>/dev/null)
         printf 'pid %s (%s), which inherited it from a process that has ended\n' "$heir" "${command% }"
         return 0
     done

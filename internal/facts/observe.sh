@@ -1,6 +1,13 @@
 # observe TOPLEVEL: prints what this host is, runs and boots, one "name value" a line.
 # POSIX sh; nothing is written and no connection is made. What can't be read is left out.
-say() { printf '%s %s\n' "$1" "$2"; }
+# A value stays on its line, whatever it is: some come from processes and files
+# that anybody on the host can shape.
+newline='
+'
+say() {
+    case $2 in *"$newline"*) set -- "$1" "$(printf '%s' "$2" | tr '\n\r' '  ')" ;; esac
+    printf '%s %s\n' "$1" "$2"
+}
 
 first_line() { [ -r "$1" ] && IFS= read -r line <"$1" && [ -n "$line" ] && say "$2" "$line"; }
 
@@ -44,8 +51,14 @@ systemd_boot() {
     entry=
     case $default in
     @* | auto-*) return 0 ;;
-    *.conf) entry=$(of_pattern "$1/loader/entries/$default") ;;
-    ?*) entry=$(of_pattern "$1/loader/entries/$default.conf") && [ -n "$entry" ] || entry=$(of_pattern "$1/loader/entries/$default") ;;
+    ?*)
+        # The entries can be on another partition than loader.conf (XBOOTLDR).
+        for entries in "$1/loader/entries" "$root/boot/loader/entries"; do
+            for name in "$default" "$default.conf"; do
+                [ -n "$entry" ] || entry=$(of_pattern "$entries/$name")
+            done
+        done
+        ;;
     esac
     if [ -z "$entry" ]; then
         case $default in *[*?[]*) return 0 ;; esac
@@ -87,7 +100,9 @@ boot_entry() {
 # failed_units: the failed units, one a line, with those that wait for their next
 # restart after a failure; fails when they can't be listed, which is not the same as none.
 failed_units() {
-    listed=$(timeout 30 systemctl list-units --state=failed,auto-restart --plain --no-legend --no-pager --full 2>&1) || {
+    listed=$(timeout 30 systemctl list-units --state=failed,auto-restart --plain --no-legend --no-pager --full 2>/dev/null) || {
+        # Asked again for its words alone: in the list they would pass for units.
+        listed=$(timeout 30 systemctl list-units --state=failed --no-legend --no-pager 2>&1 >/dev/null)
         printf '%s\n' "${listed:-systemctl gave no answer within 30 s}"
         return 1
     }
@@ -142,7 +157,7 @@ observe() {
         path=$(command -v $tool) && say "tool-$tool" "$path"
     done
     # A path can be there and yet be half a copy; only the store's database knows.
-    [ -e "$1" ] && nix-store --check-validity "$1" 2>/dev/null && say valid yes
+    [ -e "$1" ] && timeout 60 nix-store --check-validity "$1" 2>/dev/null && say valid yes
     if units=$(failed_units); then
         say units-read yes
         [ -n "$units" ] && printf '%s\n' "$units" | while read -r unit; do say failed "$unit"; done
@@ -163,8 +178,11 @@ observe() {
     deploys
     # What had failed before an activation that has not ended well.
     if [ -r /run/deploy-ssh/failed-before ]; then
-        say baseline yes
-        while read -r unit; do say baseline-failed "$unit"; done </run/deploy-ssh/failed-before
+        {
+            read -r new old
+            say baseline "$new $old"
+            while read -r unit; do say baseline-failed "$unit"; done
+        } </run/deploy-ssh/failed-before
     fi
     boot_entry
     say observed yes

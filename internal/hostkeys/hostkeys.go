@@ -35,7 +35,7 @@ func Saved(keyFile, tempDir string) string {
 	if keyFile != "" {
 		if path, err := filepath.Abs(keyFile); err == nil {
 			path = filepath.Join(filepath.Dir(path), savedName)
-			if writable(path) {
+			if trusted(path) && writable(path) {
 				return path
 			}
 		}
@@ -64,6 +64,25 @@ func writable(path string) bool {
 		return false
 	}
 	return unix.Faccessat(unix.AT_FDCWD, path, unix.R_OK|unix.W_OK, unix.AT_EACCESS) == nil
+}
+
+// trusted reports whether nobody but us and root can have put a file at path or
+// can put one there: a key file in a shared folder must not bring along host keys
+// that somebody else has saved.
+func trusted(path string) bool {
+	own := func(info fs.FileInfo) bool {
+		stat, ok := info.Sys().(*syscall.Stat_t)
+		return ok && (int(stat.Uid) == os.Getuid() || stat.Uid == 0)
+	}
+	dir, err := os.Stat(filepath.Dir(path))
+	if err != nil || !own(dir) || dir.Mode().Perm()&0o022 != 0 {
+		return false
+	}
+	file, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true
+	}
+	return err == nil && file.Mode().IsRegular() && own(file) && file.Mode().Perm()&0o022 == 0
 }
 
 // private reports whether dir is a directory, no link, of ours and closed to

@@ -194,12 +194,13 @@ func (c *Conn) Run(ctx context.Context, s Script) error {
 }
 
 // FreshRun is Run over a connection of its own, with a login of its own. It tells
-// whether anybody can still get in, which an open connection can't.
+// whether anybody can still get in, which an open connection can't. The client
+// configuration's forwards are left out: the open connection holds their ports.
 func (c *Conn) FreshRun(ctx context.Context, s Script) error {
 	if s.Timeout == 0 {
 		s.Timeout = or(c.client.LoginTimeout, defaultLoginTimeout)
 	}
-	return c.run(ctx, s, "-F", c.config, "-o", "ControlPath=none", "-T", "--", c.destination)
+	return c.run(ctx, s, "-F", c.config, "-o", "ControlPath=none", "-o", "ClearAllForwardings=yes", "-T", "--", c.destination)
 }
 
 func (c *Conn) run(ctx context.Context, s Script, way ...string) error {

@@ -62,6 +62,9 @@ type Switch struct {
 	// Ended is whether the run's result was read. Without it nothing is known
 	// of the end, whatever the connection said.
 	Ended bool
+	// Superseded is set when the run was not started because the host ran another
+	// system by then than when it was decided on.
+	Superseded bool
 	// Gone is set when the run's unit was seen to be over without a result. A kill
 	// of all its processes at once takes along what was to record the end.
 	Gone bool
@@ -90,6 +93,9 @@ type Switch struct {
 type Words struct {
 	// FailedUnits are from "warning: the following units failed: a, b".
 	FailedUnits []string
+	// ActivateFailed is set when `activate` failed. Its code, 2, is overwritten by a
+	// failed unit's 4, also by one that had failed before.
+	ActivateFailed bool
 	// RefusedJobs are the lines "Failed to start|restart|reload|stop UNIT".
 	RefusedJobs []string
 	// UserActivation are the users of "warning: user activation for NAME failed".
@@ -173,6 +179,8 @@ func Activation(a Activated) Decision {
 		return Decision{Verdict: Rebooted, Reason: "the host rebooted during the switch and runs " + show(after.Running)}
 	case after.BootID != before.BootID:
 		return Decision{Verdict: Unknown, Reason: "the host rebooted during the switch; it runs the wanted system, but how it came there was not seen"}
+	case s.Superseded:
+		return Decision{Verdict: Superseded, Reason: "the switch was not started, since the host ran another system by then: " + show(after.Running)}
 	case s.StillRunning:
 		return Decision{Verdict: TimedOut, Reason: fmt.Sprintf("unit %s still runs after its limit", s.Unit)}
 	case !s.Ended && s.Gone && !moved:
@@ -181,6 +189,9 @@ func Activation(a Activated) Decision {
 		return Decision{Verdict: Partial, Reason: fmt.Sprintf("the switch is over and left no result, as when all its processes are killed (unit %s)", s.Unit) + journal(s) + left(after.Lists)}
 	case !s.Ended:
 		return Decision{Verdict: Unknown, Reason: "the switch left no result; its unit was " + s.Unit}
+	case s.LockHeld && moved && before.Running != wanted:
+		// An earlier try of this run had got further than the lock.
+		return Decision{Verdict: Partial, Reason: "activated, and then " + lockReason(s) + left(after.Lists)}
 	case s.LockHeld:
 		// Also when a run time limit ended the wait for the lock.
 		return Decision{Verdict: Locked, Reason: lockReason(s)}
@@ -202,8 +213,8 @@ func Activation(a Activated) Decision {
 	case !moved:
 		return Decision{Verdict: ActivationFailed,
 			Reason: fmt.Sprintf("%s, and the host runs %s", s.ending(), show(after.Running))}
-	case exited && code == 2:
-		return Decision{Verdict: ActivationFailed, Reason: s.ending()}
+	case exited && (code == 2 || s.Words.ActivateFailed):
+		return Decision{Verdict: ActivationFailed, Reason: s.ending() + named("; failed units: ", newly)}
 	case exited && code == 4:
 		return failedUnits(before, s, newly, after)
 	case !exited || code != 0:
@@ -277,7 +288,7 @@ func Finalization(wanted string, before Host, profileError string, s Switch, aft
 		return Decision{Verdict: Switched, Notes: []string{"the host rebooted while its boot entry was made, into the wanted system"}}
 	case after.BootID != before.BootID:
 		return Decision{Verdict: Rebooted, Reason: "the host rebooted while its boot entry was made and runs " + show(after.Running)}
-	case after.Running != before.Running:
+	case s.Superseded, after.Running != before.Running:
 		return Decision{Verdict: Superseded, Reason: fmt.Sprintf("the host ran %s, but now runs %s", show(before.Running), show(after.Running))}
 	case s.StillRunning:
 		return Decision{Verdict: Unfinalized, Reason: fmt.Sprintf("the boot loader run %s goes on after its limit; it was left alone", s.Unit)}
@@ -333,6 +344,13 @@ func DryRun(s Switch, seen bool) Decision {
 		return Decision{Verdict: Staged, Reason: "a dry run: nothing was activated"}
 	}
 	return Decision{Verdict: Refused, Reason: s.ending()}
+}
+
+func named(text string, names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return text + strings.Join(names, ", ")
 }
 
 func lockReason(s Switch) string {

@@ -69,6 +69,9 @@ func TestActivation(t *testing.T) {
 		{name: "0 but units can't be listed", before: host(oldSystem), s: ended("0"), after: host(wanted, func(h *Host) { h.UnitsUnread = "no answer" }), want: Unknown, reason: "no answer"},
 		{name: "another switch came between", before: host(oldSystem), s: ended("0"), after: host("/nix/store/third"), want: Superseded, reason: "/nix/store/third"},
 		{name: "limit while waiting for the lock", before: host(oldSystem), s: Switch{Unit: "u", Ended: true, ServiceResult: "timeout", ExitCode: "killed", ExitStatus: "TERM", LockHeld: true, Holder: "pid 7 (x)"}, after: host(oldSystem), want: Locked, reason: "pid 7"},
+		{name: "2 hidden behind a 4 that old failures explain", before: host(oldSystem, failed("old.service")), s: ended("4", Words{ActivateFailed: true, FailedUnits: []string{"old.service"}, LastError: "Failed to run activate script"}), after: host(wanted, failed("old.service")), want: ActivationFailed, reason: "Failed to run activate script"},
+		{name: "not started, another system runs", before: host(oldSystem), s: Switch{Superseded: true}, after: host("/nix/store/third"), want: Superseded, reason: "/nix/store/third"},
+		{name: "lock held after a first try had activated", before: host(oldSystem), s: Switch{Unit: "u", Ended: true, ServiceResult: "success", ExitCode: "exited", ExitStatus: "75", LockHeld: true, Tries: 2}, after: host(wanted, lists("start-list")), want: Partial, reason: "lock"},
 		{name: "2", before: host(oldSystem), s: ended("2", Words{LastError: "Failed to run activate script"}), after: host(wanted), want: ActivationFailed, reason: "Failed to run activate script"},
 		{name: "2 not moved", before: host(oldSystem), s: ended("2"), after: host(oldSystem), want: ActivationFailed},
 		{name: "1 pre-switch check", before: host(oldSystem), s: ended("1", Words{Check: "disk"}), after: host(oldSystem), want: Refused, reason: "disk"},
@@ -176,6 +179,7 @@ func TestFinalization(t *testing.T) {
 		{name: "rebooted into the old system", s: Switch{Unit: "b.service"}, after: with(func(h *Host) { h.BootID, h.Running, h.BootEntry = "boot-2", oldSystem, oldSystem }), want: Rebooted, reason: oldSystem},
 		{name: "rebooted into the new system", s: Switch{Unit: "b.service"}, after: with(func(h *Host) { h.BootID = "boot-2" }), want: Switched, notes: 1},
 		{name: "rebooted into the new system, boots the old one", s: Switch{Unit: "b.service"}, after: with(func(h *Host) { h.BootID, h.BootEntry = "boot-2", oldSystem }), want: Rebooted},
+		{name: "not started, another system runs", s: Switch{Superseded: true}, after: with(func(h *Host) { h.Profile = oldSystem }), want: Superseded},
 		{name: "a unit fails late", s: ended("0"), after: with(func(h *Host) { h.FailedUnits = []string{"late.service"} }), want: Switched, notes: 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

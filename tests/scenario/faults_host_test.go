@@ -39,7 +39,7 @@ func TestFaultsOfTheHost(t *testing.T) {
 			want: verdict.Unusable, code: 1, reason: "This account is currently not available", stays: true},
 		{fault: "no NixOS", attribute: "good", before: sh("mv /etc/NIXOS /etc/NOT"), after: sh("mv /etc/NOT /etc/NIXOS"), want: verdict.Unusable, code: 1, reason: "no NixOS", stays: true},
 		{fault: "store database not writable", attribute: "slow", before: sh("mount --bind /nix/var/nix /nix/var/nix && mount -o remount,bind,ro /nix/var/nix"), after: sh("umount /nix/var/nix"),
-			want: verdict.CopyFailed, code: 1, reason: "nix copy", stays: true},
+			want: verdict.CopyFailed, code: 1, reason: "Read-only file system", stays: true},
 		{fault: "run folder not writable", attribute: "good", before: sh("rm -rf /run/deploy-ssh; mkdir /run/deploy-ssh; mount --bind -o ro /run/deploy-ssh /run/deploy-ssh && mount -o remount,bind,ro /run/deploy-ssh"), after: sh("umount /run/deploy-ssh"),
 			want: verdict.Unscheduled, code: 1, reason: "Read-only file system", stays: true},
 		{fault: "at last", attribute: "good", want: verdict.Switched},
@@ -83,7 +83,7 @@ func TestFaultsOfSystemd(t *testing.T) {
 			before: sh(`exec 9>>/run/nixos/switch-to-configuration.lock; flock 9; setsid sleep 603 >/dev/null 2>&1 </dev/null & exit 0`),
 			want:   verdict.Locked, code: 1, reason: "sleep 603), which inherited it", stays: true},
 		{fault: "store full", attribute: "big", before: sh("mkdir -p /small; mount -t tmpfs -o size=2m tmpfs /small; mkdir /small/u /small/w; mount -t overlay overlay -o lowerdir=/nix/store,upperdir=/small/u,workdir=/small/w /nix/store"), after: sh("umount /nix/store; umount /small"),
-			want: verdict.CopyFailed, code: 1, reason: "No space left on device", stays: true},
+			want: verdict.CopyFailed, code: 1, reason: "2.1 MB free", stays: true},
 		{fault: "/boot full", attribute: "other", before: sh("cp -a /boot /boot.kept; mount -t tmpfs -o size=200k tmpfs /boot; cp -a /boot.kept/. /boot/; head -c 1000000 /dev/zero >/boot/fill 2>/dev/null; true"), after: sh("umount /boot; rm -rf /boot.kept"),
 			want: verdict.Unfinalized, code: 1},
 		{fault: "after the full disks", attribute: "good", want: verdict.Switched},
@@ -143,6 +143,8 @@ func TestFaultsOfTwoDeploys(t *testing.T) {
 	}
 	ended := on(r.Deployer, "for i in $(seq 300); do grep -q '^exit' /root/behind.log && break; sleep 0.1; done; grep -q '^exit 0' /root/behind.log || { cat /root/behind.log >&2; exit 1; }")
 	play(t, w, web1, []row{
+		{fault: "another deploy while units settle", attribute: "other", flags: "--settle 12s", at: "^restarting sysinit-reactivation",
+			during: on(r.Deployer, "sleep 2; cd "+rigworld.Flake+" && deploy-ssh .#good --settle 0s"), want: verdict.Superseded, code: 1, reason: "neither the wanted system nor the one before"},
 		{fault: "another deploy of the same system", attribute: "slow", before: behind("slow"), after: ended, want: verdict.Switched, note: "was followed"},
 		{fault: "good", attribute: "good", want: verdict.Switched},
 		// The later one has the last word, and waits for the first to end.

@@ -95,7 +95,13 @@ func TestFaultsThatHide(t *testing.T) {
 		{fault: "mended at last", attribute: "good", want: verdict.Switched},
 		{fault: "an old failure, accepted", attribute: "old", flags: "--accept-degraded", want: verdict.Switched, note: "old.service"},
 		{fault: "a late failure behind an old one", attribute: "oldDies", flags: "--settle 4s", want: verdict.Degraded, code: 4, reason: "late.service"},
+		{fault: "an old failure, accepted again", attribute: "old", flags: "--accept-degraded", want: verdict.Switched},
+		{fault: "a failed activation behind an old failure", attribute: "oldActivate", want: verdict.ActivationFailed, code: 1, reason: "Failed to run activate script"},
 		{fault: "good again", attribute: "good", want: verdict.Switched},
+		{fault: "boot entry first", attribute: "broken2", flags: "--goal boot", want: verdict.Staged},
+		{fault: "then an activation that fails", attribute: "broken2", want: verdict.Degraded, code: 4, reason: "fault.service"},
+		{fault: "and is no better when looked at again", attribute: "broken2", want: verdict.Degraded, code: 4, reason: "fault.service"},
+		{fault: "good once more", attribute: "good", want: verdict.Switched},
 		{fault: "a unit that flaps", attribute: "flaps", flags: "--settle 4s", want: verdict.Degraded, code: 4, reason: "flaps.service"},
 		{fault: "good after that", attribute: "good", want: verdict.Switched},
 		{fault: "failed units can't be listed", attribute: "blind", flags: "--settle 4s", after: sh("chmod +x /usr/bin/systemctl"), want: verdict.Unknown, code: 3, reason: "could not be listed"},
@@ -123,7 +129,7 @@ func TestFaultsThatHide(t *testing.T) {
 				return on(web1, `[ -z "$(systemctl list-units --state=failed --plain --no-legend 'deploy-ssh-*')" ]`)(ctx)
 			}},
 		{fault: "nothing left behind", attribute: "good", want: verdict.Switched, check: func(ctx context.Context, _ scenario.Result) error {
-			return on(web1, "ls /nix/var/nix/gcroots; ! ls /nix/var/nix/gcroots/deploy-ssh* 2>/dev/null")(ctx)
+			return on(web1, `[ -z "$(find /nix/var/nix/gcroots/ -path "*deploy-ssh*" -type l)" ]`)(ctx)
 		}},
 	})
 }

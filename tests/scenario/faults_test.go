@@ -42,6 +42,7 @@ const faultsFlake = `{
       flaps = node (toplevels.mkToplevel { name = "flaps"; units."flaps.service" = { wantedBy = [ "multi-user.target" ]; text = "[Service]\nRestart=always\nRestartSec=60\nExecStart=/bin/sh -c 'sleep 2; exit 3'\n"; }; });
       old = node (toplevels.mkToplevel { name = "old"; units = failing; });
       oldDies = node (toplevels.mkToplevel { name = "old-dies"; units = failing // dying 2; });
+      oldActivate = node (toplevels.mkToplevel { name = "old-activate"; units = failing; faults.activate = "fails"; });
       broken2 = node (toplevels.mkToplevel { name = "broken2"; faults.unit = "fails"; });
       blind = node (toplevels.mkToplevel { name = "blind"; units = dying 2 // { "blinds.service" = { wantedBy = [ "multi-user.target" ]; text = "[Service]\nType=oneshot\nExecStart=/bin/sh -c '(sleep 1; chmod -x /usr/bin/systemctl) &'\nKillMode=none\n"; }; }; });
       hangs = node (toplevels.mkToplevel { name = "hangs"; faults.activateSeconds = 100000; });
@@ -127,7 +128,7 @@ func TestMain(m *testing.M) {
 	code := m.Run()
 	if testing.Verbose() && matrix.table.Len() > 0 {
 		w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-		fmt.Fprint(w, "\nFAULT\tVERDICT\tEXIT\tTIME TO VERDICT\n"+matrix.table.String())
+		fmt.Fprint(w, "\nGOAL\tLAST PHASE\tFAULT\tVERDICT\tEXIT\tTIME TO VERDICT\n"+matrix.table.String())
 		w.Flush()
 	}
 	os.Exit(code)
@@ -177,7 +178,7 @@ func play(t *testing.T, w scenario.World, web1 *rig.Host, rows []row) {
 				t.Fatal(err)
 			}
 			matrix.Lock()
-			fmt.Fprintf(&matrix.table, "%s\t%s\t%d\t%.1fs\n", tt.fault, got.Verdict, got.Code, took.Seconds())
+			fmt.Fprintf(&matrix.table, "%s\t%s\t%s\t%s\t%d\t%.1fs\n", goal(tt.flags), got.Phase, tt.fault, got.Verdict, got.Code, took.Seconds())
 			matrix.Unlock()
 			notes := strings.Join(got.Notes, "\n")
 			if got.Verdict != tt.want || got.Code != tt.code || !strings.Contains(got.Reason, tt.reason) || !strings.Contains(notes, tt.note) {
@@ -222,3 +223,12 @@ for i in $(seq 50); do [ -e /run/nixos/switch-to-configuration.lock ] && ! flock
 
 // budget is a small retry budget.
 const budget = "--lock-attempts 3 --lock-interval 0.2s"
+
+// goal is the goal that flags name.
+func goal(flags string) string {
+	if _, rest, ok := strings.Cut(flags, "--goal "); ok {
+		name, _, _ := strings.Cut(rest, " ")
+		return name
+	}
+	return "switch"
+}

@@ -77,6 +77,18 @@ echo 'permit nopass doer' >/etc/doas.conf; chmod 600 /etc/doas.conf`); err != ni
 		{fault: "doas without a rule", attribute: "elevated.doas", env: as("plain"), want: verdict.ElevationRefused, code: 1, reason: "doas:", stays: true},
 		{fault: "sudo is missing", attribute: "elevated.sudo", env: as("sudoer"), before: sh("mv /usr/bin/sudo /usr/bin/sudo.kept"), after: sh("mv /usr/bin/sudo.kept /usr/bin/sudo"),
 			want: verdict.ElevationRefused, code: 1, reason: "sudo", stays: true},
+		{fault: "a user who logs out during the switch", attribute: "other", env: as("root"), before: func(ctx context.Context) error {
+			_, err := r.Deployer.Sh(ctx, "(ssh -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -p 2201 plain@web1 sleep 3 >/dev/null 2>&1 </dev/null &)")
+			if err == nil {
+				_, err = web1.Sh(ctx, "for i in $(seq 100); do pgrep -u plain sleep >/dev/null && break; sleep 0.1; done; systemctl stop user@$(id -u plain).service")
+			}
+			return err
+		}, want: verdict.Switched, check: func(_ context.Context, got scenario.Result) error {
+			if log := strings.Join(got.HostLines, "\n"); !strings.Contains(log, "trying once more in 12 s") {
+				return fmt.Errorf("the user's activation did not fail at first:\n%s", log)
+			}
+			return nil
+		}},
 		{fault: "sudo, a foreign login shell", attribute: "elevated.sudo2", env: as("sudoer"), before: sh("usermod -s /usr/bin/fish sudoer"), want: verdict.Switched},
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -32,7 +33,7 @@ const identityFlake = `{
       web2 = [ (node "web2" first) ];
       both = [ (node "web1" first) (node "web2" first) ];
       new = builtins.listToAttrs (genList (n: { name = toString n; value = [ (node "web1" (fresh n)) ]; }) 20);
-      new2 = [ (node "web2" (fresh 30)) ];
+      big = [ (node "web2" (toplevels.mkToplevel { name = "big"; payload.incompressible = 4000000; })) ];
       kills-sessions = [ (node "web1" (toplevels.mkToplevel { name = "kills"; faults.killSessions = true; })) ];
       slow = [ (node "web1" (toplevels.mkToplevel { name = "slow"; faults.activateSeconds = 8; })) ];
       some = genList (n: node "k${toString n}" first) 8;
@@ -54,7 +55,8 @@ type identities struct {
 
 func identityWorld(t *testing.T) *identities {
 	t.Helper()
-	r := rig.Start(t, rig.Config{Targets: []rig.Target{
+	// Another Debian has another OpenSSH: bookworm 9.2, trixie 10.0, forky 10.6.
+	r := rig.Start(t, rig.Config{Suite: os.Getenv("RIG_SUITE"), Targets: []rig.Target{
 		rigworld.Target("web1", 2201), rigworld.Target("web2", 2202), {Name: "gw", SSHPort: 2222},
 	}})
 	ctx := t.Context()
@@ -274,8 +276,8 @@ func (w *identities) ownSSHD(t *testing.T, h *rig.Host, lines string) int {
 		hostKey = ""
 	}
 	name := fmt.Sprintf("/root/sshd-%d", port)
-	w.write(t, h, name, fmt.Sprintf("%sPort %d\n%sUsePAM yes\nLogLevel DEBUG1\nPidFile %s.pid\nPerSourcePenalties no\nSubsystem sftp internal-sftp\n", lines, port, hostKey, name), 0o600)
-	w.sh(t, h, fmt.Sprintf("/usr/sbin/sshd -f %s -E %[1]s.log && for i in $(seq 100); do [ -s %[1]s.pid ] && exit 0; sleep 0.05; done; exit 1", name))
+	w.write(t, h, name, fmt.Sprintf("%sPort %d\n%sUsePAM yes\nLogLevel DEBUG1\nPidFile %s.pid\n", lines, port, hostKey, name), 0o600)
+	w.sh(t, h, fmt.Sprintf("if grep -q PerSourcePenalties /usr/sbin/sshd; then sed -i '1iPerSourcePenalties no' %[1]s; fi; /usr/sbin/sshd -f %[1]s -E %[1]s.log && for i in $(seq 100); do [ -s %[1]s.pid ] && exit 0; sleep 0.05; done; exit 1", name))
 	t.Cleanup(func() {
 		_, _ = h.Sh(context.Background(), fmt.Sprintf("kill -CONT $(cat %[1]s.pid); kill $(cat %[1]s.pid)", name))
 	})

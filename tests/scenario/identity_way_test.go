@@ -487,12 +487,12 @@ func signals(t *testing.T, w *identities) {
 	d := w.rig.Deployer
 	w.write(t, d, "/root/settings.json", pinned("web1", w.key1, "HostName=gw", fmt.Sprintf("Port=%d", w.silent(t, w.gw))), 0o600)
 	for _, signal := range []string{"INT", "TERM", "HUP"} {
-		script := fmt.Sprintf(`cd %s; DEPLOY_SSH_NODES="$(cat /root/settings.json)" %s .#web1 >/root/out 2>&1 & pid=$!
+		script := fmt.Sprintf(`cd %s; DEPLOY_SSH_NODES="$(cat /root/settings.json)" env --default-signal %s .#web1 >/root/out 2>&1 & pid=$!
 for i in $(seq 200); do [ -n "$(ls /tmp/deploy-ssh.*/n*/pin 2>/dev/null)" ] && pgrep -x ssh >/dev/null && break; sleep 0.1; done
 ls /tmp/deploy-ssh.*/n*/pin || exit 1
 kill -%s $pid; wait $pid; code=$?; ls -d /tmp/deploy-ssh.* 2>/dev/null && exit 2; pgrep -x ssh && exit 3; exit $((code == 130 ? 0 : 100 + code))`, rigworld.Flake, rigworld.Program, signal)
-		// A background job of a shell ignores SIGINT, which a program started so inherits.
-		out, err := d.Run(t.Context(), rig.Cmd{Args: []string{"/bin/bash", "-mc", script}})
+		// A shell's background job has SIGINT ignored, and the program would keep to that.
+		out, err := d.Run(t.Context(), rig.Cmd{Args: []string{"/bin/bash", "-c", script}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -29,8 +29,15 @@ func kills(t *testing.T) int {
 }
 
 // start runs a deploy in the background of the deployer and returns its pid there.
+// A shell starts what is in its background with SIGINT ignored, and who runs the
+// tests may have had SIGHUP ignored; a person's terminal does neither.
 func start(ctx context.Context, r *rig.Rig, attribute string) (string, error) {
-	out, err := r.Deployer.Sh(ctx, "cd "+rigworld.Flake+" && rm -f /root/run.*; setsid sh -c 'echo $$ >/root/run.pid; exec deploy-ssh .#"+attribute+
+	return startWith(ctx, r, "", attribute)
+}
+
+// startWith is start with a program in front, such as nohup.
+func startWith(ctx context.Context, r *rig.Rig, wrapper, attribute string) (string, error) {
+	out, err := r.Deployer.Sh(ctx, "cd "+rigworld.Flake+" && rm -f /root/run.*; setsid sh -c 'echo $$ >/root/run.pid; exec env --default-signal=INT,HUP,TERM "+wrapper+" deploy-ssh .#"+attribute+
 		" --settle 0s' >/root/run.log 2>&1 </dev/null & for i in $(seq 100); do [ -s /root/run.pid ] && break; sleep 0.01; done; cat /root/run.pid")
 	return strings.TrimSpace(out), err
 }
@@ -88,7 +95,8 @@ func TestInterrupted(t *testing.T) {
 		{"while evaluating", "INT", "good", "evaluating", []string{"interrupted"}, false},
 		{"before the switch", "TERM", "bulky", "web1: copying", []string{"web1: not-started: interrupted during the copy"}, false},
 		{"during the switch", "INT", "slow", "takes its time: 2", []string{"web1: unknown: interrupted; the switch was left alone", "deploy-ssh status"}, true},
-		{"during the switch, hung up", "HUP", "slower", "takes its time: 2", []string{"web1: unknown: interrupted; the switch was left alone"}, true},
+		{"during the switch, twice", "INT", "slower", "takes its time: 2", nil, true},
+		{"during the switch, hung up", "HUP", "slow", "takes its time: 2", []string{"web1: unknown: interrupted; the switch was left alone"}, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			before := running(t, ctx, web1)
@@ -96,8 +104,12 @@ func TestInterrupted(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			twice := ""
+			if strings.HasSuffix(tt.name, "twice") {
+				twice = "sleep 0.03; kill -" + tt.signal + " " + pid + ";"
+			}
 			out, err := r.Deployer.Sh(ctx, fmt.Sprintf(`for i in $(seq 600); do grep -q '%s' /root/run.log && break; sleep 0.02; done
-kill -%s %s; for i in $(seq 300); do kill -0 %[3]s 2>/dev/null || break; sleep 0.1; done; cat /root/run.log; ls -d /tmp/deploy-ssh.* 2>/dev/null; pgrep -a ssh | grep -v sshd; true`, tt.until, tt.signal, pid))
+kill -%s %s; %s for i in $(seq 300); do kill -0 %[3]s 2>/dev/null || break; sleep 0.1; done; cat /root/run.log; ls -d /tmp/deploy-ssh.* 2>/dev/null; pgrep -a ssh | grep -v sshd; true`, tt.until, tt.signal, pid, twice))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -148,5 +160,55 @@ func TestConfirmWithoutDeployer(t *testing.T) {
 	}
 	if after := running(t, ctx, web1); after != before {
 		t.Errorf("the host %s, before: %s", after, before)
+	}
+}
+
+// A deploy that nobody could confirm does not take back what a later one brought.
+func TestConfirmedByALaterDeploy(t *testing.T) {
+	t.Parallel()
+	w, r := faultsWorld(t)
+	web1 := r.Host("web1")
+	ctx := t.Context()
+	for first, later := range map[string]string{"slower": "slower", "slow": "good"} {
+		pid, err := start(ctx, r, first+" --confirm 20s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := web1.Sh(ctx, "for i in $(seq 300); do grep -qs 'takes its time: 5' /run/deploy-ssh/*-*/test.log && exit 0; sleep 0.1; done; exit 1"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Deployer.Sh(ctx, "kill -KILL "+pid); err != nil {
+			t.Fatal(err)
+		}
+		got, err := w.Result(ctx, later, "", "web1", "--settle 0s")
+		if err != nil || got.Verdict != verdict.Switched {
+			t.Fatalf("%s is %s (%s), %v", later, got.Verdict, got.Reason, err)
+		}
+		// The time of the first deploy's confirmation passes.
+		if out, err := web1.Sh(ctx, "for i in $(seq 400); do systemctl list-units --plain --no-legend 'deploy-ssh-*-back.service' | grep -q . || exit 0; sleep 0.1; done; exit 1"); err != nil {
+			t.Fatalf("the unit that goes back is still there: %s%v", out, err)
+		}
+		if after := running(t, ctx, web1); after != fmt.Sprintf("runs %s, boots %[1]s, lists []", got.Toplevel) {
+			t.Errorf("after the time of the earlier deploy the host %s, want %s", after, got.Toplevel)
+		}
+		if _, err := web1.Sh(ctx, "rm -rf /run/deploy-ssh/*-*"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Who started the program with a signal ignored meant it.
+func TestNohup(t *testing.T) {
+	t.Parallel()
+	_, r := faultsWorld(t)
+	ctx := t.Context()
+	pid, err := startWith(ctx, r, "nohup", "slower")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := r.Deployer.Sh(ctx, fmt.Sprintf(`for i in $(seq 600); do grep -q 'takes its time: 2' /root/run.log && break; sleep 0.02; done
+kill -HUP %s; for i in $(seq 300); do kill -0 %[1]s 2>/dev/null || break; sleep 0.1; done; cat /root/run.log`, pid))
+	if err != nil || !strings.Contains(out, "1 node as wanted") {
+		t.Errorf("a deploy under nohup was ended by a hang-up: %v\n%s", err, out)
 	}
 }

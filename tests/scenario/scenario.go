@@ -109,6 +109,8 @@ type Result struct {
 	// Code is the program's exit code, Stderr its standard error.
 	Code   int
 	Stderr string
+	// Phase is the last phase that the node came to; empty when it came to none.
+	Phase report.PhaseName
 	// HostLines are what the host printed during the switch, Lines what the
 	// program itself said meanwhile.
 	HostLines, Lines []string
@@ -123,6 +125,9 @@ func (w World) Result(ctx context.Context, attribute, env, node string, flags ..
 	}
 	result := Result{Result: r.results()[node], Code: r.Code, Stderr: r.Stderr}
 	for _, record := range r.Records {
+		if record.Phase != nil && record.Phase.Node == node {
+			result.Phase = record.Phase.Name
+		}
 		switch p := record.Progress; {
 		case p == nil || p.Node != node:
 		case p.FromHost:
