@@ -149,11 +149,11 @@ func (e Engine) Copy(ctx context.Context, h Host, job Job) (Sent, error) {
 	for _, cache := range host.dead {
 		sent.Notes = append(sent.Notes, "a substituter of the host does not answer and was left out: "+cache)
 	}
-	if sent.Missing == 0 {
-		return sent, nil
-	}
 	if why := host.obstacle(sent.MissingBytes, files); why != "" && !e.NoCheck {
 		return sent, errors.New(why)
+	}
+	if sent.Missing == 0 {
+		return sent, nil
 	}
 	switch {
 	case host.untrusted != "" && lacking != "":

@@ -29,7 +29,8 @@ type preflight struct {
 	storeFree, bootFree int64
 	// bootHas are the hash parts of files that /boot has already.
 	bootHas []string
-	// readOnly is the mount point of a store on a read-only file system; else empty.
+	// readOnly is the mount point of a store on a read-only file system, of which
+	// nothing else is said then; else empty.
 	readOnly string
 	// untrusted is the user's name when the store takes unsigned paths from root
 	// alone; trustedKeys are then the names of the keys it trusts.
@@ -152,7 +153,7 @@ func bootFiles(toplevel string) []bootFile {
 // obstacle says what keeps a closure from being brought to a host; empty when
 // nothing does. size is how many bytes will be unpacked there.
 func (p preflight) obstacle(size int64, files []bootFile) string {
-	if p.readOnly != "" && len(p.missing) > 0 {
+	if p.readOnly != "" {
 		return fmt.Sprintf("the host's store is on a read-only file system (mounted at %s)", p.readOnly)
 	}
 	if p.storeFree >= 0 && size > p.storeFree {

@@ -10,9 +10,6 @@ trap 'rm -rf "$scratch"' EXIT
 XDG_CACHE_HOME=$scratch
 export XDG_CACHE_HOME
 
-missing=$(printf '%s\n' "$paths" | xargs nix-store --check-validity --print-invalid) || exit
-for path in $missing; do say missing "$path"; done
-
 # What is on the way to the store, and in the way.
 while read -r id parent device root point options rest; do
     case /nix/store/ in
@@ -24,7 +21,16 @@ while read -r id parent device root point options rest; do
 done </proc/self/mountinfo
 # A read-only bind mount is what NixOS has, and Nix goes around it; a file system that
 # is itself read-only is another matter.
-case ${options_there##* } in ro | ro,*) say read-only "$deepest" ;; esac
+case ${options_there##* } in ro | ro,*)
+    say read-only "$deepest"
+    say preflight complete
+    exit 0
+    ;;
+esac
+
+missing=$(printf '%s\n' "$paths" | xargs nix-store --check-validity --print-invalid) || exit
+for path in $missing; do say missing "$path"; done
+
 free() { df -Pk "$1" 2>/dev/null | tail -n 1; }
 set -- $(free /nix/store)
 store_device=$1

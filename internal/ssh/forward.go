@@ -38,8 +38,7 @@ func (c *Conn) Forward(ctx context.Context, socket string) (port int, end func()
 	}
 	port, err = strconv.Atoi(strings.TrimSpace(string(result.Stdout)))
 	if err != nil || port <= 0 {
-		// ssh ends well without a word where its configuration has ClearAllForwardings.
-		return 0, nil, errors.New(doing + ": ssh named no port; ClearAllForwardings in the client configuration has this effect")
+		return 0, nil, fmt.Errorf("%s: ssh named no port but %q", doing, result.Stdout)
 	}
 	return port, func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)

@@ -19,13 +19,17 @@ const copyFlake = `{
   outputs = { self }:
     let
       toplevels = import ./toplevels { };
+      fresh = n: toplevels.mkToplevel { name = "new-${toString n}"; payload.incompressible = 500000 + n; };
       node = toplevel: { name = "web1"; host = "web1"; inherit toplevel; };
     in
     {
       first = toplevels.mkToplevel { name = "first"; };
       good = [ (node (toplevels.mkToplevel { name = "good"; })) ];
       other = [ (node (toplevels.mkToplevel { name = "other"; })) ];
-      big = [ (node (toplevels.mkToplevel { name = "big"; payload.compressible = 20971520; })) ];
+      # Systems that no host has seen, each with a path of half a megabyte.
+      new = builtins.listToAttrs (builtins.genList (n: { name = toString n; value = [ (node (fresh n)) ]; }) 30);
+      sudo = { defaults.elevate = "sudo"; nodes = [ (node (fresh 40)) ]; };
+      both = [ (node (fresh 41)) { name = "web2"; host = "web2"; toplevel = fresh 42; } ];
       pushed = [ (node (builtins.readFile ./pushed)) ];
     };
 }
@@ -39,7 +43,7 @@ func copyWorld(t *testing.T, suite string, targets ...rig.Target) *identities {
 	if err := rigworld.Prepare(ctx, r, rigworld.Build(t), copyFlake); err != nil {
 		t.Fatal(err)
 	}
-	w := &identities{rig: r, web1: r.Host("web1")}
+	w := &identities{rig: r, web1: r.Host("web1"), sshd: 4000}
 	w.write(t, r.Deployer, rigworld.Flake+"/pushed", "/nix/store/none", 0o644)
 	first, err := rigworld.BuildToplevel(ctx, r, ".#first")
 	if err != nil {

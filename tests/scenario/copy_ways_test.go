@@ -1,0 +1,225 @@
+package scenario_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/deploy-ssh/deploy-ssh/internal/verdict"
+	"github.com/deploy-ssh/deploy-ssh/tests/rig"
+	"github.com/deploy-ssh/deploy-ssh/tests/scenario/rigworld"
+)
+
+// settingsOf are settings of the node web1.
+func settingsOf(values map[string]any) string {
+	text, _ := json.Marshal(map[string]any{"nodes": map[string]any{"web1": values}})
+	return string(text)
+}
+
+// byNix checks that nix copy did the copy, because of something with these words.
+func (o outcome) byNix(t *testing.T, why string) {
+	t.Helper()
+	c := o.copied()
+	if c == nil || c.By != "nix copy" || !strings.Contains(c.Why, why) {
+		t.Errorf("counted %+v, want nix copy because of %q: %+v", c, why, o.results)
+	}
+}
+
+// The ways to a host and its store: who may do what, and what is done where the
+// engine's own way is barred.
+func TestCopyWays(t *testing.T) {
+	t.Parallel()
+	w := copyWorld(t, "trixie", rigworld.Target("web2", 22), rig.Target{Name: "gw", SSHPort: 22})
+	first := strings.TrimSpace(w.sh(t, w.rig.Deployer, "readlink -f /root/built"))
+	if err := rigworld.Install(t.Context(), w.rig, w.rig.Host("web2"), first); err != nil {
+		t.Fatal(err)
+	}
+	w.sh(t, w.web1, `for user in sudoer trusted plain; do
+  useradd -m -s /bin/bash $user && mkdir -p /home/$user/.ssh && cp /root/.ssh/authorized_keys /home/$user/.ssh/ && chown -R $user /home/$user/.ssh && chmod 700 /home/$user/.ssh
+done
+echo 'sudoer ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/sudoer; chmod 440 /etc/sudoers.d/*
+cp /etc/nix/nix.conf /root/nix.conf; echo 'trusted-users = root trusted' >>/etc/nix/nix.conf
+systemd-run --unit=nix-daemon nix-daemon`)
+	push := func(t *testing.T, n int, settings string, flags ...string) outcome {
+		t.Helper()
+		return w.deploy(t, fmt.Sprint("new.", n), settings, append(flags, "--goal push")...)
+	}
+
+	t.Run("jump host", func(t *testing.T) {
+		o := push(t, 0, options("web1", "ProxyJump=root@gw"))
+		o.want(t, "web1", verdict.Staged)
+		o.byCache(t)
+	})
+	t.Run("sudo", func(t *testing.T) {
+		o := w.deploy(t, "sudo", settingsOf(map[string]any{"user": "sudoer"}), "--goal push")
+		o.want(t, "web1", verdict.Staged)
+		o.byCache(t)
+	})
+	t.Run("trusted user", func(t *testing.T) {
+		o := push(t, 1, settingsOf(map[string]any{"user": "trusted"}))
+		o.want(t, "web1", verdict.Staged)
+		o.byCache(t)
+	})
+	t.Run("root behind the daemon", func(t *testing.T) {
+		port := w.ownSSHD(t, w.web1, "SetEnv NIX_REMOTE=daemon\n")
+		o := push(t, 2, options("web1", fmt.Sprint("Port=", port)))
+		o.want(t, "web1", verdict.Staged)
+		o.byCache(t)
+	})
+	// Case 15.
+	t.Run("untrusted user", func(t *testing.T) {
+		relay, err := w.rig.Relay(t.Context(), w.web1, 22, rig.LinkSpec{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer relay.Close()
+		o := w.deploy(t, "both", settingsOf(map[string]any{"user": "plain", "host": relay.Addr, "options": []string{fmt.Sprint("Port=", relay.Port)}}), "--goal push")
+		o.want(t, "web1", verdict.CopyFailed, "lacks a signature by a trusted key", "elevate", "trusted-users", "trusted-public-keys")
+		if reason := o.results["web1"].Reason; !strings.HasPrefix(reason, "error: cannot add path '/nix/store/") {
+			t.Errorf("the reason does not begin with Nix's words:\n%s", reason)
+		}
+		if relay.Sent() > 200_000 {
+			t.Errorf("%d bytes were sent to a host that takes none", relay.Sent())
+		}
+		o.want(t, "web2", verdict.Staged)
+	})
+	t.Run("signed for an untrusted user", func(t *testing.T) {
+		public := strings.TrimSpace(w.sh(t, w.rig.Deployer, "nix key generate-secret --key-name k-1 >/root/secret && nix key convert-secret-to-public </root/secret"))
+		w.sh(t, w.web1, "echo 'extra-trusted-public-keys = "+public+"' >>/etc/nix/nix.conf; systemctl restart nix-daemon || systemd-run --unit=nix-daemon nix-daemon")
+		path := strings.TrimSpace(w.sh(t, w.rig.Deployer, "cd "+rigworld.Flake+" && nix eval --raw --impure --expr '(builtins.head (builtins.getFlake (toString ./.)).new.\"3\").toplevel.drvPath' | xargs nix-store --realise"))
+		w.sh(t, w.rig.Deployer, "nix store sign -r -k /root/secret "+path)
+		o := push(t, 3, settingsOf(map[string]any{"user": "plain"}))
+		o.want(t, "web1", verdict.Staged)
+		o.byNix(t, "does not trust the user plain")
+	})
+	t.Run("forwarding refused", func(t *testing.T) {
+		port := w.ownSSHD(t, w.web1, "AllowTcpForwarding no\n")
+		relay, err := w.rig.Relay(t.Context(), w.web1, port, rig.LinkSpec{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer relay.Close()
+		o := push(t, 4, relayed(relay))
+		o.want(t, "web1", verdict.Staged)
+		o.byNix(t, "forward")
+		if relay.Connections() != 2 {
+			t.Errorf("%d connections, want the master and a compressed one", relay.Connections())
+		}
+	})
+	// It is about the forwards of the user's own configuration.
+	t.Run("ClearAllForwardings", func(t *testing.T) {
+		o := push(t, 5, options("web1", "ClearAllForwardings=yes"))
+		o.want(t, "web1", verdict.Staged)
+		o.byCache(t)
+	})
+	// The stubs stand in the place of the store's tool on the host.
+	stub := func(t *testing.T, realise string) {
+		w.sh(t, w.web1, `mv /usr/bin/nix-store /usr/bin/nix-store.real && cat >/usr/bin/nix-store <<'END'
+#!/bin/sh
+case " $* " in *" --realise "*) `+realise+` ;; esac
+exec -a nix-store /usr/bin/nix-store.real "$@"
+END
+sed -i '1s/sh/bash/' /usr/bin/nix-store; chmod +x /usr/bin/nix-store`)
+		t.Cleanup(func() {
+			if _, err := w.web1.Sh(context.Background(), "mv /usr/bin/nix-store.real /usr/bin/nix-store"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	t.Run("says well and did nothing", func(t *testing.T) {
+		stub(t, "exit 0")
+		push(t, 6, "").want(t, "web1", verdict.CopyFailed, "is valid")
+	})
+	t.Run("lacks a signature", func(t *testing.T) {
+		stub(t, `echo "error: cannot add path '/nix/store/x' because it lacks a signature by a trusted key" >&2; exit 1`)
+		o := push(t, 7, "")
+		o.want(t, "web1", verdict.CopyFailed, "trusted-users")
+		if reason := o.results["web1"].Reason; !strings.HasPrefix(reason, "error: cannot add path") {
+			t.Errorf("the reason does not begin with Nix's words:\n%s", reason)
+		}
+	})
+	t.Run("own caches", func(t *testing.T) { w.ownCaches(t, push) })
+	t.Run("a read-only bind mount", func(t *testing.T) {
+		w.sh(t, w.web1, "mount --bind /nix/store /nix/store && mount -o remount,bind,ro /nix/store")
+		o := push(t, 20, "")
+		w.sh(t, w.web1, "umount /nix/store")
+		o.want(t, "web1", verdict.Staged)
+		o.byCache(t)
+	})
+	t.Run("a store without room", func(t *testing.T) {
+		w.sh(t, w.web1, "mkdir /root/kept && mount --bind /nix/store /root/kept && mount -t tmpfs -o size=300k tmpfs /nix/store")
+		o := push(t, 21, "")
+		w.sh(t, w.web1, "umount /nix/store /root/kept")
+		o.want(t, "web1", verdict.CopyFailed, "free", "unpacked")
+	})
+	t.Run("a read-only file system", func(t *testing.T) {
+		w.sh(t, w.web1, "mount -t tmpfs -o ro tmpfs /nix/store")
+		o := push(t, 22, "")
+		w.sh(t, w.web1, "umount /nix/store")
+		o.want(t, "web1", verdict.CopyFailed, "read-only file system")
+	})
+	t.Run("no secret is left", func(t *testing.T) {
+		// A daemon keeps what it fetches from where in root's cache; root itself must not.
+		w.sh(t, w.web1, "rm -rf /root/.cache/nix")
+		o := push(t, 23, "", "-v")
+		o.want(t, "web1", verdict.Staged)
+		if text := o.Stdout + o.Stderr; strings.Contains(text, "127.0.0.1:") || strings.Contains(text, "trusted-public-keys =") {
+			t.Errorf("the output has the cache's address or key:\n%s", text)
+		}
+		if keys := w.sh(t, w.web1, "ls -d /run/deploy-ssh-copy.* 2>/dev/null; grep -rl deploy-ssh /etc/nix /root/.cache/nix 2>/dev/null; true"); keys != "" {
+			t.Errorf("left on the host: %s", keys)
+		}
+	})
+}
+
+// ownCaches: what a cache that only the host reaches has is not sent from here, and
+// one that does not answer costs little and is said.
+func (w *identities) ownCaches(t *testing.T, push func(*testing.T, int, string, ...string) outcome) {
+	d := w.rig.Deployer
+	configure := func(substituters string) {
+		w.sh(t, w.web1, "sed -i '/^substituters/d' /etc/nix/nix.conf; echo 'substituters = "+substituters+"' >>/etc/nix/nix.conf")
+	}
+	relay, err := w.rig.Relay(t.Context(), w.web1, 22, rig.LinkSpec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer relay.Close()
+	path := strings.TrimSpace(w.sh(t, d, "cd "+rigworld.Flake+" && nix eval --raw --impure --expr '(builtins.head (builtins.getFlake (toString ./.)).new.\"10\").toplevel.drvPath' | xargs nix-store --realise"))
+	var cache strings.Builder
+	if result, err := d.Run(t.Context(), rig.Cmd{Args: []string{"sh", "-c", "nix copy --to file:///root/cache " + path + " && tar -C /root/cache -c ."}, Stdout: &cache}); err != nil || result.Code != 0 {
+		t.Fatal(err, result.Stderr)
+	}
+	if result, err := w.web1.Run(t.Context(), rig.Cmd{Args: []string{"sh", "-c", "mkdir /srv/cache && tar -C /srv/cache -x"}, Stdin: strings.NewReader(cache.String())}); err != nil || result.Code != 0 {
+		t.Fatal(err, result.Stderr)
+	}
+	w.write(t, w.web1, "/root/nginx.conf", "pid /run/cache.pid; events {} http { server { listen 127.0.0.1:8000; root /srv/cache; access_log off; } }", 0o644)
+	w.sh(t, w.web1, "nginx -c /root/nginx.conf")
+	configure("http://127.0.0.1:8000?trusted=1")
+	o := push(t, 10, relayed(relay))
+	o.want(t, "web1", verdict.Staged)
+	if c := o.byCache(t); c.FromHere != 0 || c.FromCaches != c.Missing || c.NarBytes != 0 || relay.Sent() > 200_000 {
+		t.Errorf("%d bytes over the line, counted %+v; want all from the host's cache", relay.Sent(), c)
+	}
+	o = push(t, 11, relayed(relay))
+	o.want(t, "web1", verdict.Staged)
+	if c := o.byCache(t); c.FromHere != c.Missing {
+		t.Errorf("counted %+v, want all from here", c)
+	}
+
+	// One refuses and one is silent.
+	configure("http://127.0.0.1:8001 http://10.77.0.250:8000")
+	began := time.Now()
+	o = push(t, 12, "", "--no-substitute")
+	o.want(t, "web1", verdict.Staged)
+	plain := time.Since(began)
+	began = time.Now()
+	o = push(t, 13, "")
+	o.want(t, "web1", verdict.Staged)
+	o.noted(t, "web1", "http://127.0.0.1:8001")
+	o.noted(t, "web1", "http://10.77.0.250:8000")
+	t.Logf("%v without substituters, %v with two dead ones", plain, time.Since(began))
+	configure("")
+}
