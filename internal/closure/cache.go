@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,14 +27,14 @@ import (
 // Nothing but the closure can be fetched, for a request is looked up in a table and
 // never made into a path.
 type cache struct {
+	root   string // where the store's files are, before their paths; empty outside of tests
 	token  string
 	public signature.PublicKey
 	files  map[string]http.HandlerFunc // by the path of the URL
 
 	compress Compression
-	narrow   chan struct{}      // one slot for each small NAR that is being packed
-	wide     chan *zstd.Encoder // the encoders of large NARs; nil where there is no compression
-	small    sync.Pool          // encoders of small NARs
+	narrow   chan *packer       // what small NARs are packed with
+	wide     chan *zstd.Encoder // what large NARs are; nil where there is no compression
 
 	sent  atomic.Int64 // bytes on the wire, all of HTTP
 	nars  atomic.Int64 // bytes of the NARs that were sent whole, unpacked
@@ -47,11 +46,14 @@ type cache struct {
 const (
 	// smallNar is the size in bytes up to which a NAR is packed in memory before it
 	// is sent. So it holds no encoder while the line is slow.
-	smallNar = 512 << 10
-	// wideEncoders is how many large NARs are packed at once, windowSize what each
-	// of their encoders looks back. Together they bound the memory of a copy.
-	wideEncoders = 6
-	windowSize   = 2 << 20
+	smallNar = 256 << 10
+	// packers is how many NARs of each kind are packed at once, and windowSize what
+	// the encoder of a large one looks back. Together they bound the memory of a copy,
+	// a fifth of which is that of one encoder.
+	packers    = 4
+	windowSize = 4 << 20
+	// bestLevel is from where on an encoder takes 40 MiB, so that there is one of a kind.
+	bestLevel = 10
 	// priority puts this cache behind every other: Nix asks the lowest first, and
 	// cache.nixos.org has 40.
 	priority = 1000
@@ -69,15 +71,23 @@ func newCache(paths []narinfo.NarInfo, c Compression) (*cache, error) {
 	s := &cache{
 		token: hex.EncodeToString(secret[8:]), public: public, compress: c,
 		files:  make(map[string]http.HandlerFunc, 2*len(paths)+1),
-		narrow: make(chan struct{}, runtime.GOMAXPROCS(0)+2),
-		wide:   make(chan *zstd.Encoder, wideEncoders),
+		narrow: make(chan *packer, packers),
+		wide:   make(chan *zstd.Encoder, packers),
 	}
-	for range wideEncoders {
-		encoder, err := s.encoder()
+	for range packers {
+		wide, err := encoder(c, windowSize)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("preparing to compress: %w", err)
 		}
-		s.wide <- encoder
+		narrow, err := encoder(c, smallNar)
+		if err != nil {
+			return nil, fmt.Errorf("preparing to compress: %w", err)
+		}
+		s.wide <- wide
+		s.narrow <- &packer{encoder: narrow}
+		if c.Level >= bestLevel {
+			break
+		}
 	}
 	s.files[s.path("nix-cache-info")] = text("text/x-nix-cache-info", fmt.Sprintf("StoreDir: /nix/store\nWantMassQuery: 1\nPriority: %d\n", priority))
 	for _, p := range paths {
@@ -102,12 +112,12 @@ func newCache(paths []narinfo.NarInfo, c Compression) (*cache, error) {
 }
 
 // encoder makes an encoder. It is nil where nothing is compressed.
-func (s *cache) encoder() (*zstd.Encoder, error) {
-	if s.compress.Level == 0 {
+func encoder(c Compression, window int) (*zstd.Encoder, error) {
+	if c.Level == 0 {
 		return nil, nil
 	}
-	return zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.EncoderLevelFromZstd(s.compress.Level)),
-		zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(windowSize), zstd.WithLowerEncoderMem(true),
+	return zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.EncoderLevelFromZstd(c.Level)),
+		zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(window), zstd.WithLowerEncoderMem(true),
 		zstd.WithEncoderCRC(false)) // Nix checks the hash of the NAR
 }
 
@@ -168,10 +178,10 @@ func (s *cache) stream(ctx context.Context, w http.ResponseWriter, storePath str
 	case encoder := <-s.wide:
 		defer func() { s.wide <- encoder }()
 		if encoder == nil {
-			return archive(w, storePath)
+			return archive(w, s.root+storePath)
 		}
 		encoder.Reset(w)
-		return errors.Join(archive(encoder, storePath), encoder.Close())
+		return errors.Join(archive(encoder, s.root+storePath), encoder.Close())
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -179,38 +189,39 @@ func (s *cache) stream(ctx context.Context, w http.ResponseWriter, storePath str
 
 // whole packs a small path and then sends it.
 func (s *cache) whole(ctx context.Context, w http.ResponseWriter, storePath string) error {
+	var packed []byte
 	select {
-	case s.narrow <- struct{}{}:
+	case p := <-s.narrow:
+		var err error
+		packed, err = p.pack(s.root + storePath)
+		s.narrow <- p
+		if err != nil {
+			return err
+		}
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	packed, err := s.pack(storePath)
-	<-s.narrow
-	if err != nil {
-		return err
-	}
 	w.Header().Set("Content-Length", strconv.Itoa(len(packed)))
-	_, err = w.Write(packed)
+	_, err := w.Write(packed)
 	return err
 }
 
-func (s *cache) pack(storePath string) ([]byte, error) {
-	var nar bytes.Buffer
-	if err := archive(&nar, storePath); err != nil {
+// packer packs NARs in memory, one at a time.
+type packer struct {
+	encoder *zstd.Encoder // nil where there is no compression
+	nar     bytes.Buffer
+}
+
+// pack returns the packed NAR, which stays when the packer goes on.
+func (p *packer) pack(path string) ([]byte, error) {
+	p.nar.Reset()
+	if err := archive(&p.nar, path); err != nil {
 		return nil, err
 	}
-	if s.compress.Level == 0 {
-		return nar.Bytes(), nil
+	if p.encoder == nil {
+		return bytes.Clone(p.nar.Bytes()), nil
 	}
-	encoder, _ := s.small.Get().(*zstd.Encoder)
-	if encoder == nil {
-		var err error
-		if encoder, err = s.encoder(); err != nil {
-			return nil, err
-		}
-	}
-	defer s.small.Put(encoder)
-	return encoder.EncodeAll(nar.Bytes(), nil), nil
+	return p.encoder.EncodeAll(p.nar.Bytes(), nil), nil
 }
 
 // redact takes the token out of a text.

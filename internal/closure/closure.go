@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/deploy-ssh/deploy-ssh/internal/child"
 	"github.com/deploy-ssh/deploy-ssh/internal/ssh"
@@ -53,8 +52,8 @@ func (e Engine) nixCopy(ctx context.Context, h Host, job Job, trusted bool) erro
 	})
 	var failed *child.Error
 	switch {
-	case errors.As(err, &failed) && strings.Contains(failed.Stderr, "lacks a signature"):
-		return fmt.Errorf("%s\nThe host's store takes from this user only what a trusted key has signed", errorLines(failed.Stderr))
+	case errors.As(err, &failed) && failed.Cause == nil:
+		return signatureHint("nix copy: " + errorLines(failed.Stderr))
 	case err != nil:
 		return err
 	}

@@ -137,12 +137,12 @@ func (e Engine) Copy(ctx context.Context, h Host, job Job) (Sent, error) {
 		missing[path] = true
 	}
 	sent := Sent{Paths: len(paths), Missing: len(host.missing), Notes: nil}
-	unsigned := ""
+	lacking := ""
 	for _, p := range paths {
 		if missing[p.StorePath] {
 			sent.MissingBytes += int64(p.NarSize)
-			if unsigned == "" && !signedBy(p, host.trustedKeys) {
-				unsigned = p.StorePath
+			if lacking == "" && !signedBy(p, host.trustedKeys) {
+				lacking = p.StorePath
 			}
 		}
 	}
@@ -156,8 +156,8 @@ func (e Engine) Copy(ctx context.Context, h Host, job Job) (Sent, error) {
 		return sent, errors.New(why)
 	}
 	switch {
-	case host.untrusted != "" && unsigned != "":
-		return sent, untrusted(host.untrusted, unsigned)
+	case host.untrusted != "" && lacking != "":
+		return sent, unsigned(host.untrusted, lacking)
 	case host.untrusted != "":
 		sent.Why = "the host's store does not trust the user " + host.untrusted
 	case host.noNix:
@@ -185,15 +185,18 @@ func signedBy(p narinfo.NarInfo, keys []string) bool {
 	return p.CA != ""
 }
 
-// untrusted is the error of a user from whom the store takes signed paths only.
+// waysOut is what helps where a store takes signed paths only.
+const waysOut = `
+The host's store takes unsigned paths from trusted users only. One of these helps:
+  - become root: log in as root, or set elevate = "sudo" (or "doas") for the node
+  - trust the login user: add it to nix.settings.trusted-users on the host
+  - sign what is built: secret-key-files on the deployer, and the public key in nix.settings.trusted-public-keys on the host`
+
+// unsigned is the error of a user from whom the store takes signed paths only.
 // Nix's own words come first, as it would say them after all had been sent.
-func untrusted(user, path string) error {
+func unsigned(user, path string) error {
 	return fmt.Errorf("error: cannot add path '%s' because it lacks a signature by a trusted key\n"+
-		"The user %s is not in the host's trusted-users. One of these helps:\n"+
-		"  - become root: log in as root, or set elevate = \"sudo\" (or \"doas\") for the node\n"+
-		"  - trust the user: nix.settings.trusted-users = [ \"root\" %q ] on the host\n"+
-		"  - sign what is built: secret-key-files on the deployer, and the public key in nix.settings.trusted-public-keys on the host",
-		path, user, user)
+		"(nothing was sent: the user %s is not in the host's trusted-users)%s", path, user, waysOut)
 }
 
 // serve has the host fetch what it lacks, from a cache served here and from its own.
@@ -261,9 +264,21 @@ func (e Engine) realise(ctx context.Context, h Host, job Job, c *cache, port int
 	err := h.Run(ctx, ssh.Script{Doing: "fetching the closure on the host", Text: text.String(), Output: &answer, Timeout: -1})
 	var failed *ssh.ExitError
 	if errors.As(err, &failed) {
-		return errors.New(c.redact(errorLines(answer.String() + "\n" + failed.Words)))
+		said := c.redact(errorLines(answer.String() + "\n" + failed.Words))
+		if said == "" {
+			said = "the host's store says neither why it fetched nothing nor that " + job.Toplevel + " is valid"
+		}
+		return signatureHint(said)
 	}
 	return err
+}
+
+// signatureHint adds what to do to an error about signatures.
+func signatureHint(said string) error {
+	if aboutSignatures(said) {
+		said += waysOut
+	}
+	return errors.New(said)
 }
 
 // config is settings of Nix for the one command that fetches the closure.
@@ -291,7 +306,7 @@ func errorLines(text string) string {
 	var kept []string
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
-		if strings.Contains(line, "error:") && !slices.Contains(kept, line) && len(kept) < most {
+		if (strings.Contains(line, "error:") || aboutSignatures(line)) && !slices.Contains(kept, line) && len(kept) < most {
 			kept = append(kept, line)
 		}
 	}
@@ -300,14 +315,20 @@ func errorLines(text string) string {
 	}
 	// The missing signature explains what else there is.
 	slices.SortStableFunc(kept, func(a, b string) int {
-		return boolInt(strings.Contains(b, "signature")) - boolInt(strings.Contains(a, "signature"))
+		switch x, y := aboutSignatures(a), aboutSignatures(b); {
+		case x && !y:
+			return -1
+		case y && !x:
+			return 1
+		}
+		return 0
 	})
 	return strings.Join(kept, "\n")
 }
 
-func boolInt(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
+// aboutSignatures recognises Nix's words for a path that nobody trusted has signed:
+// of a store that is given one, and of one that fetches it.
+func aboutSignatures(line string) bool {
+	return strings.Contains(line, "lacks a signature") || strings.Contains(line, "lacks a valid signature") ||
+		strings.Contains(line, "is not signed by any of the keys")
 }

@@ -1,0 +1,149 @@
+package closure
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nix-community/go-nix/pkg/narinfo"
+	"github.com/nix-community/go-nix/pkg/narinfo/signature"
+)
+
+const somePath = "/nix/store/xp0dpr9yz5h0fk5c5lpj7zzqjbdh3w8c-f"
+
+func TestParsePreflight(t *testing.T) {
+	for _, tt := range []struct {
+		name, text string
+		want       preflight
+		err        string
+	}{
+		{name: "all there", text: "store-free 100\npreflight complete\n", want: preflight{storeFree: 100 << 10, bootFree: -1}},
+		{name: "much", text: "missing " + somePath + "\nread-only /nix\nstore-free 1\nboot-free 2\nboot-has abc\nuntrusted me\ntrusted-key k-1\ntrusted-key k-2\nno-nix yes\n" +
+			"cache https://a\ndead-cache https://u:secret@b/x error: no\npreflight complete\n",
+			want: preflight{missing: []string{somePath}, storeFree: 1 << 10, bootFree: 2 << 10, bootHas: []string{"abc"}, readOnly: "/nix", untrusted: "me",
+				trustedKeys: []string{"k-1", "k-2"}, noNix: true, caches: []string{"https://a"}, dead: []string{"https://u:xxxxx@b/x: error: no"}}},
+		{name: "cut short", text: "missing " + somePath + "\n", err: "ends early"},
+		{name: "nothing", err: "ends early"},
+		{name: "no path", text: "missing /etc/passwd\npreflight complete\n", err: "path"},
+		{name: "no size", text: "store-free much\n", err: "no size"},
+		{name: "noise", text: "hello\npreflight complete\n", err: `unexpected line "hello"`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := parsePreflight([]byte(tt.text))
+			if tt.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.err) {
+					t.Errorf("error %v, want one with %q", err, tt.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(preflight{})); diff != "" {
+				t.Errorf("preflight (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// An answer is taken whole or not at all.
+func FuzzPreflight(f *testing.F) {
+	f.Add("missing " + somePath + "\nstore-free 1\ndead-cache https://u:p@h why\npreflight complete\n")
+	f.Add("preflight")
+	f.Fuzz(func(t *testing.T, text string) {
+		p, err := parsePreflight([]byte(text))
+		if err != nil {
+			return
+		}
+		if p.storeFree < -1 || p.bootFree < -1 {
+			t.Errorf("sizes %d, %d", p.storeFree, p.bootFree)
+		}
+		for _, path := range p.missing {
+			if err := validPath(path); err != nil {
+				t.Error(err)
+			}
+		}
+		// Without its last line the answer is no answer.
+		if i := strings.LastIndex(text, "preflight"); i >= 0 {
+			if _, err := parsePreflight([]byte(text[:i])); err == nil && !strings.Contains(text[:i], "preflight") {
+				t.Errorf("%q was taken", text[:i])
+			}
+		}
+	})
+}
+
+func TestObstacle(t *testing.T) {
+	files := []bootFile{{"kkkk", 30}, {"iiii", 20}}
+	for _, tt := range []struct {
+		name string
+		host preflight
+		size int64
+		want string
+	}{
+		{"enough", preflight{storeFree: 100, bootFree: 50}, 100, ""},
+		{"nothing known", preflight{storeFree: -1, bootFree: -1}, 1 << 40, ""},
+		{"store", preflight{storeFree: 99, bootFree: -1}, 100, "has 99 bytes free, and what is missing takes 100 bytes"},
+		{"boot", preflight{storeFree: 100, bootFree: 49}, 100, "/boot has 49 bytes free, and the kernel and initrd of this system take 50 bytes"},
+		{"boot has the kernel", preflight{storeFree: 100, bootFree: 20, bootHas: []string{"kkkk"}}, 100, ""},
+		{"read-only", preflight{missing: []string{somePath}, storeFree: 100, bootFree: -1, readOnly: "/nix"}, 1, "read-only"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := tt.host.obstacle(tt.size, files)
+			if got != tt.want && (tt.want == "" || !strings.Contains(got, tt.want)) {
+				t.Errorf("%q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestSignedBy(t *testing.T) {
+	signed := narinfo.NarInfo{Signatures: []signature.Signature{{Name: "k-1"}}}
+	for _, tt := range []struct {
+		p    narinfo.NarInfo
+		keys []string
+		want bool
+	}{
+		{signed, []string{"k-0", "k-1"}, true},
+		{signed, []string{"k-0"}, false},
+		{narinfo.NarInfo{}, []string{"k-1"}, false},
+		{narinfo.NarInfo{CA: "fixed:r:sha256:x"}, nil, true},
+	} {
+		if got := signedBy(tt.p, tt.keys); got != tt.want {
+			t.Errorf("signedBy(%v, %v) = %v", tt.p.Signatures, tt.keys, got)
+		}
+	}
+}
+
+func TestParseCompression(t *testing.T) {
+	for text, want := range map[string]string{
+		"none": "none", "zstd": DefaultCompression.String(), "zstd:1": "zstd:1", "zstd:19": "zstd:19",
+		"zstd:0": "", "zstd:20": "", "zstd:": "", "zstd:x": "", "gzip": "", "": "", "none:1": "",
+	} {
+		got, err := ParseCompression(text)
+		if (err == nil) != (want != "") || err == nil && got.String() != want {
+			t.Errorf("ParseCompression(%q) = %v, %v; want %q", text, got, err, want)
+		}
+	}
+}
+
+func TestErrorLines(t *testing.T) {
+	said := "warning: x\nerror: some substitutes failed\nerror: some substitutes failed\nerror: cannot add path because it lacks a signature by a trusted key\n"
+	want := "error: cannot add path because it lacks a signature by a trusted key\nerror: some substitutes failed"
+	if diff := cmp.Diff(want, errorLines(said)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got := errorLines(" sh: nix-store: not found\n"); got != "sh: nix-store: not found" {
+		t.Errorf("%q", got)
+	}
+	if err := signatureHint(want); !strings.HasPrefix(err.Error(), "error: cannot add path") || !strings.Contains(err.Error(), "trusted-users") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestProgressText(t *testing.T) {
+	got := progressText(10, 50_000_000, 20_000_000, Sent{Missing: 20, MissingBytes: 100_000_000}, 2e9)
+	want := "10 of 20 paths, 50.0 MB of 100.0 MB sent as 20.0 MB, 10.0 MB/s, 2s left"
+	if got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

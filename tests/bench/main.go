@@ -1,0 +1,196 @@
+// Bench measures how long it takes to bring closures to a host, by deploy-ssh and by
+// every way that Nix has, over the same links, in the same run: see docs/benchmarks.md.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/deploy-ssh/deploy-ssh/tests/rig"
+	"github.com/deploy-ssh/deploy-ssh/tests/scenario/bulk"
+	"github.com/deploy-ssh/deploy-ssh/tests/scenario/rigworld"
+)
+
+// links are what is between deployer and host. Latency is half of a round trip.
+var links = map[string]rig.LinkSpec{
+	"loopback":     {},
+	"200Mbit-50ms": {Latency: 25 * time.Millisecond, BytesPerSecond: 25_000_000},
+	"20Mbit-100ms": {Latency: 50 * time.Millisecond, BytesPerSecond: 2_500_000},
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	var b bench
+	linkNames := flag.String("links", "loopback,200Mbit-50ms,20Mbit-100ms", "links, separated by commas")
+	only := flag.String("only", "", "ways, separated by commas; empty means all")
+	flag.StringVar(&b.suite, "suite", "trixie", "Debian release of both hosts")
+	flag.IntVar(&b.paths, "paths", 800, "store paths of the closure")
+	flag.IntVar(&b.mib, "mib", 255, "size of the closure in MiB")
+	flag.BoolVar(&b.more, "incremental", false, "measure also the copy after 1% of the paths changed, and of nothing")
+	flag.DurationVar(&b.limit, "limit", 3*time.Minute, "how long one copy may take")
+	flag.StringVar(&b.levels, "levels", "zstd", "values of --compress, separated by commas")
+	flag.Parse()
+	if *only != "" {
+		b.only = strings.Split(*only, ",")
+	}
+	if err := b.up(ctx); err != nil {
+		return err
+	}
+	defer func() { _ = b.rig.Down(context.WithoutCancel(ctx)) }()
+	fmt.Printf("%s, %d paths, %d MiB\n\n", b.suite, b.paths, b.mib)
+	for _, name := range strings.Split(*linkNames, ",") {
+		spec, ok := links[name]
+		if !ok {
+			return fmt.Errorf("no link is called %q", name)
+		}
+		if err := b.measure(ctx, name, spec); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bench is a rig with two closures on its deployer.
+type bench struct {
+	suite, levels string
+	paths, mib    int
+	more          bool
+	limit         time.Duration
+	only          []string
+
+	rig               *rig.Rig
+	full, incremental string // toplevels
+}
+
+const flakeText = `{ outputs = { self }: {
+  first = (import ./toplevels { }).mkToplevel { name = "first"; };
+  pushed = [ { name = "web1"; host = "127.0.0.1"; toplevel = builtins.readFile ./pushed; } ];
+}; }
+`
+
+func (b *bench) up(ctx context.Context) (err error) {
+	dir, err := os.MkdirTemp("", "bench")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	program, err := rigworld.BuildProgram(ctx, dir)
+	if err != nil {
+		return err
+	}
+	b.rig, err = rig.Up(ctx, rig.Config{Suite: b.suite, Targets: []rig.Target{rigworld.Target("web1", 22)}, Log: os.Stderr})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.rig.Down(context.WithoutCancel(ctx)))
+		}
+	}()
+	// The host's store is in memory: deleting what the last copy brought would slow the
+	// next one down on a disk (ext4 passes over inodes that were just freed, one by one).
+	if _, err := b.rig.Host("web1").Sh(ctx, "mkdir /nix.new && mount -t tmpfs -o size=4g tmpfs /nix.new && cp -a /nix/. /nix.new/ && mount --bind /nix.new /nix"); err != nil {
+		return err
+	}
+	if err := rigworld.Prepare(ctx, b.rig, program, flakeText); err != nil {
+		return err
+	}
+	first, err := rigworld.BuildToplevel(ctx, b.rig, ".#first")
+	if err != nil {
+		return err
+	}
+	if err := rigworld.Install(ctx, b.rig, b.rig.Host("web1"), first); err != nil {
+		return err
+	}
+	if b.full, err = bulk.Build(ctx, b.rig.Deployer, bulk.Spec{Name: "full", Paths: b.paths, MiB: b.mib}); err != nil {
+		return err
+	}
+	b.incremental, err = bulk.Build(ctx, b.rig.Deployer, bulk.Spec{Name: "changed", Paths: b.paths, MiB: b.mib, Changed: max(1, b.paths/100)})
+	return err
+}
+
+// sample is one copy.
+type sample struct {
+	seconds     float64
+	wire        int64
+	deployerCPU float64 // seconds, of all processes
+	hostCPU     float64
+	peak        int64 // bytes, of the largest process of the deployer's program
+	failed      string
+}
+
+// measure prints a table of one link.
+func (b *bench) measure(ctx context.Context, name string, spec rig.LinkSpec) error {
+	web1 := b.rig.Host("web1")
+	relay, err := b.rig.Relay(ctx, web1, 22, spec)
+	if err != nil {
+		return err
+	}
+	defer relay.Close()
+	ways := waysOf(strings.Split(b.levels, ","))
+	cases := []struct{ name, have, want string }{{"full", "", b.full}}
+	if b.more {
+		cases = append(cases, struct{ name, have, want string }{"1% changed", b.full, b.incremental}, struct{ name, have, want string }{"unchanged", b.full, b.full})
+	}
+	for _, c := range cases {
+		size, err := b.rig.Deployer.Sh(ctx, "nix path-info --json --closure-size "+c.want+" 2>/dev/null | grep -o '\"closureSize\":[0-9]*' | cut -d: -f2")
+		if err != nil {
+			return err
+		}
+		fmt.Printf("## %s, %s (NAR bytes of the closure: %s)\n\n", name, c.name, strings.TrimSpace(size))
+		fmt.Println("| way | seconds | bytes sent | CPU deployer | CPU host | peak memory |\n|---|---|---|---|---|---|")
+		for _, w := range ways {
+			if b.only != nil && !slices.Contains(b.only, w.name) {
+				continue
+			}
+			if err := b.reset(ctx, c.have); err != nil {
+				return err
+			}
+			s, err := b.copy(ctx, relay, w, c.want)
+			if err != nil {
+				return err
+			}
+			if s.failed != "" {
+				fmt.Printf("| %s | %s | | | | |\n", w.name, s.failed)
+				continue
+			}
+			fmt.Printf("| %s | %.2f | %d | %.1f s | %.1f s | %d MiB |\n", w.name, s.seconds, s.wire, s.deployerCPU, s.hostCPU, s.peak>>20)
+		}
+		fmt.Println()
+	}
+	return nil
+}
+
+// reset leaves on the host its first system and the closure of have, which came
+// from the deployer's store around the network.
+func (b *bench) reset(ctx context.Context, have string) error {
+	web1 := b.rig.Host("web1")
+	if _, err := web1.Sh(ctx, "rm -rf /nix/var/nix/gcroots/deploy-ssh* /nix/var/nix/gcroots/bench; nix-collect-garbage >/dev/null 2>&1; rm -rf /nix/var/nix/temproots"); err != nil {
+		return err
+	}
+	if have == "" {
+		return nil
+	}
+	if err := transplant(ctx, b.rig, have); err != nil {
+		return err
+	}
+	_, err := web1.Sh(ctx, "ln -sfn "+have+" /nix/var/nix/gcroots/bench")
+	return err
+}
