@@ -212,8 +212,8 @@ func Confirm(ctx context.Context, login FreshLogin, good bool) (back bool, err e
 }
 
 // Tidy removes the records of earlier deploys from the host after a good one.
-func Tidy(ctx context.Context, conn Conn, id string) error {
-	return conn.Run(ctx, ssh.Script{Doing: "removing earlier runs' records", Text: tidyScript(id)})
+func Tidy(ctx context.Context, conn Conn, id, toplevel string) error {
+	return conn.Run(ctx, ssh.Script{Doing: "removing earlier runs' records", Text: tidyScript(id, toplevel)})
 }
 
 // reopen tries to connect again until the window has passed. A host key or

@@ -128,8 +128,8 @@ func backScript(r Run, offset int64) string {
 
 // tidyScript ends a deploy that went well: earlier runs' records go, ours stays
 // until the next good run.
-func tidyScript(id string) string {
-	return superviseFunctions + fmt.Sprintf("tidy %s\n", quote(id))
+func tidyScript(id, toplevel string) string {
+	return superviseFunctions + fmt.Sprintf("tidy %s %s\n", quote(id), quote(toplevel))
 }
 
 const observeText = "say observation follows; observe \"$toplevel\";"

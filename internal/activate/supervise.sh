@@ -131,9 +131,14 @@ sweep_roots() {
     return 0
 }
 
-# tidy RUN: removes the directories and gc roots of runs that have ended, all but
-# RUN's own directory.
+# tidy RUN TOPLEVEL: removes the directories and gc roots of runs that have ended, all
+# but RUN's own directory, and the root that kept TOPLEVEL since its copy: by now the
+# profile does.
 tidy() {
+    copied=/nix/var/nix/gcroots/deploy-ssh-copy
+    [ "$(readlink $copied/last)" = "$2" ] && rm -f $copied/last
+    # One of a deploy that never came to its end is not kept for ever.
+    [ -n "$(find $copied/last -prune -mtime +0 2>/dev/null)" ] && rm -f $copied/last
     for other in "$base"/*/; do
         [ -d "$other" ] || continue
         id=${other%/} id=${id##*/}

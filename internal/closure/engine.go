@@ -297,6 +297,11 @@ func config(c *cache, port int, caches []string) string {
 		"max-substitution-jobs = 64",
 		"http-connections = 128",
 		"connect-timeout = 5",
+		// When the line freezes, this command lives on at the host and holds the locks of
+		// its paths, for which the next one waits: so it must find out soon. Nix's own
+		// limits are five minutes and five attempts.
+		"stalled-download-timeout = 30",
+		"download-attempts = 2",
 	}, "\n")
 }
 

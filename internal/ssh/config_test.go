@@ -221,3 +221,13 @@ func TestClassify(t *testing.T) {
 		}
 	}
 }
+
+// A keepalive that somebody has turned off is said, since then a dead line can't be noticed.
+func TestKeepaliveOffIsSaid(t *testing.T) {
+	for options, want := range map[string]bool{"ServerAliveInterval=0": true, "ServerAliveInterval=5": false} {
+		id := prepared(t, Settings{Host: "web1", User: "root", Options: []string{options}})
+		if said := strings.Contains(strings.Join(id.Notes, "\n"), "keepalive is off"); said != want {
+			t.Errorf("%s: notes %q", options, id.Notes)
+		}
+	}
+}

@@ -153,6 +153,9 @@ func (c *Client) Prepare(ctx context.Context, name string, s Settings) (*Identit
 	if to := id.Effective.Get("hostname"); !strings.EqualFold(to, s.Host) {
 		id.Notes = append(id.Notes, fmt.Sprintf("%s leads to %s (HostName, %s)", s.Host, to, setterOf(s, "HostName")))
 	}
+	if id.Effective.Get("serveraliveinterval") == "0" {
+		id.Notes = append(id.Notes, fmt.Sprintf("the keepalive is off (ServerAliveInterval 0, %s): a line that dies in silence is not noticed", setterOf(s, "ServerAliveInterval")))
+	}
 	return id, nil
 }
 

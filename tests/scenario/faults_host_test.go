@@ -64,7 +64,7 @@ func TestFaultsOfSystemd(t *testing.T) {
 			want: verdict.Partial, code: 1, reason: "Unable to list users with logind"},
 		{fault: "after logind came back", attribute: "good", want: verdict.Switched},
 		{fault: "slow logins", attribute: "other", before: sh("cp /etc/pam.d/sshd /root/pam.kept; sed -i '1i session required pam_exec.so /bin/sleep 25' /etc/pam.d/sshd; sed -i '/pam_exec/{h;d};${p;x}' /etc/pam.d/sshd"), after: sh("mv /root/pam.kept /etc/pam.d/sshd"),
-			want: verdict.Switched},
+			want: verdict.Switched, note: "slow login"},
 		{fault: "transient units refused", attribute: "good", before: sh("mkdir -p /run/systemd/transient; mount --bind /run/systemd/transient /run/systemd/transient && mount -o remount,bind,ro /run/systemd/transient"), after: sh("umount /run/systemd/transient"),
 			want: verdict.Unscheduled, code: 1, reason: "Read-only file system", stays: true},
 		{fault: "switch killed (SIGKILL)", attribute: "slow", at: going, during: sh("kill -KILL $(pgrep -f '[.]switch-to-configuration-wrapped test|bin/switch-to-configuration test' | head -1)"),

@@ -60,7 +60,7 @@ const faultsFlake = `{
         units."starts-slowly.service" = { wantedBy = [ "multi-user.target" ]; text = "[Service]\nType=oneshot\nExecStart=/bin/sleep 8\n"; };
       });
       slower = node (toplevels.mkToplevel { name = "slower"; faults.activateSeconds = 6; });
-      bulky = node (toplevels.mkToplevel { name = "bulky"; payload.incompressible = 209715200; });
+      bulky = node (toplevels.mkToplevel { name = "bulky"; payload.incompressible = 629145600; });
       slow = node (toplevels.mkToplevel { name = "slow"; faults.activateSeconds = 8; });
       big = node (toplevels.mkToplevel { name = "big"; payload.compressible = 20971520; });
     };

@@ -93,7 +93,7 @@ func TestInterrupted(t *testing.T) {
 		goes  bool // the switch goes on
 	}{
 		{"while evaluating", "INT", "good", "evaluating", []string{"interrupted"}, false},
-		{"before the switch", "TERM", "bulky", "web1: copying", []string{"web1: not-started: interrupted during the copy"}, false},
+		{"before the switch", "TERM", "bulky", "of [0-9]* paths", []string{"web1: not-started: interrupted during the copy"}, false},
 		{"during the switch", "INT", "slow", "takes its time: 2", []string{"web1: unknown: interrupted; the switch was left alone", "deploy-ssh status"}, true},
 		{"during the switch, twice", "INT", "slower", "takes its time: 2", nil, true},
 		{"during the switch, hung up", "HUP", "slow", "takes its time: 2", []string{"web1: unknown: interrupted; the switch was left alone"}, true},
