@@ -172,18 +172,37 @@ func (s *cache) nar(storePath string, size uint64) http.HandlerFunc {
 	}
 }
 
+// emptyFrame is a whole zstd frame of no bytes (RFC 8878, 3.1.1): frames in a row
+// unpack to what they have in a row.
+var emptyFrame = []byte{0x28, 0xb5, 0x2f, 0xfd, 0x20, 0x00, 0x01, 0x00, 0x00}
+
+// patience is how often a request that waits for an encoder gets an empty frame, for
+// a host gives up a download that stalls. On a slow line the wait can be minutes.
+const patience = 5 * time.Second
+
 // stream packs a path while it is sent.
 func (s *cache) stream(ctx context.Context, w http.ResponseWriter, storePath string) error {
-	select {
-	case encoder := <-s.wide:
-		defer func() { s.wide <- encoder }()
-		if encoder == nil {
-			return archive(w, s.root+storePath)
+	if s.compress.Level == 0 {
+		return archive(w, s.root+storePath)
+	}
+	tick := time.NewTicker(patience)
+	defer tick.Stop()
+	for {
+		select {
+		case encoder := <-s.wide:
+			defer func() { s.wide <- encoder }()
+			encoder.Reset(w)
+			return errors.Join(archive(encoder, s.root+storePath), encoder.Close())
+		case <-tick.C:
+			if _, err := w.Write(emptyFrame); err != nil {
+				return err
+			}
+			if err := http.NewResponseController(w).Flush(); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
 		}
-		encoder.Reset(w)
-		return errors.Join(archive(encoder, s.root+storePath), encoder.Close())
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }
 

@@ -286,6 +286,13 @@ func TestNixTakesNothingFromAnAttacker(t *testing.T) {
 		words  string
 	}{
 		{name: "nobody", taken: true},
+		// What a request gets that waits for an encoder.
+		{name: "empty frames", taken: true, answer: func(_ *cache, path string, body []byte) []byte {
+			if strings.Contains(path, "/nar/") {
+				return append(append(bytes.Clone(emptyFrame), emptyFrame...), body...)
+			}
+			return body
+		}},
 		{name: "no signature", words: "not signed by any of the keys", answer: func(_ *cache, path string, body []byte) []byte {
 			return []byte(without(string(body), "Sig:"))
 		}},

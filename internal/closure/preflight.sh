@@ -7,7 +7,7 @@ say() { printf '%s %s\n' "$1" "$2"; }
 nix() { command nix --extra-experimental-features nix-command "$@"; }
 scratch=$(mktemp -d /run/deploy-ssh-copy.XXXXXXXX 2>/dev/null || mktemp -d) || exit
 trap 'rm -rf "$scratch"' EXIT
-XDG_CACHE_HOME=$scratch
+XDG_CACHE_HOME=$scratch settings= verb=
 export XDG_CACHE_HOME
 
 # What is on the way to the store, and in the way.
@@ -47,29 +47,39 @@ for boot in /boot /efi /boot/efi; do
     break
 done
 
-# How this user stands to the store.
-settings=$(nix config show 2>/dev/null) || settings=$(nix show-config 2>/dev/null) || say no-nix yes
-setting() { printf '%s\n' "$settings" | sed -n "s/^$1 = //p"; }
-verb=info
-store=$(nix store info 2>&1) || { verb=ping; store=$(nix store ping 2>&1); }
+# How this user stands to the store. Each start of Nix costs, so that only what
+# matters is asked.
+command -v nix >/dev/null || say no-nix yes
+settings() {
+    [ -n "$settings" ] || settings=$(nix config show 2>/dev/null || nix show-config 2>/dev/null)
+    printf '%s\n' "$settings" | sed -n "s/^$1 = //p"
+}
+ping() {
+    verb=info
+    store=$(nix store info "$@" 2>&1) && return
+    verb=ping # up to Nix 2.18
+    store=$(nix store ping "$@" 2>&1)
+}
 trusted() {
     case ${NIX_REMOTE:-auto} in auto | local) [ -w /nix/var/nix/db ] && return ;; esac
+    ping
     case $store in *'Trusted: 1'*) return 0 ;; *'Trusted: 0'*) return 1 ;; esac
     # Before 2.14 the daemon doesn't say.
     user=$(id -un) groups=" $(id -Gn) "
-    for who in $(setting trusted-users); do
+    for who in $(settings trusted-users); do
         case $who in "$user" | '*') return 0 ;; @*) case $groups in *" ${who#@} "*) return 0 ;; esac ;; esac
     done
     return 1
 }
 if ! trusted; then
     say untrusted "$(id -un)"
-    for key in $(setting trusted-public-keys); do say trusted-key "${key%%:*}"; done
+    for key in $(settings trusted-public-keys); do say trusted-key "${key%%:*}"; done
 fi
 
 # A substituter that doesn't answer would cost its time for every path.
-if [ "$caches" = yes ] && [ -n "$missing" ]; then
-    for url in $(setting substituters); do
+if [ "$caches" = yes ] && [ -n "$missing" ] && substituters=$(settings substituters) && [ -n "$substituters" ]; then
+    [ -n "$verb" ] || ping
+    for url in $substituters; do
         {
             if said=$(timeout 4 nix --extra-experimental-features nix-command store $verb --store "$url" \
                 --option connect-timeout 3 --option download-attempts 1 2>&1); then
