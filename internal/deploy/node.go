@@ -27,10 +27,8 @@ type deployment struct {
 	// system is what the wanted toplevel says of itself.
 	system closure.System
 	// host is what the probe saw.
-	host facts.Host
-	// accepted are the failures that --accept-degraded lets through.
-	accepted string
-	notes    []string // of good phases, for the result
+	host  facts.Host
+	notes []string // of good phases, for the result
 	// before and after are the host as first and last seen; nil while it was not.
 	before, after *verdict.Host
 }

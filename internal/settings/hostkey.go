@@ -92,7 +92,7 @@ func publicKey(words []string) (string, error) {
 	if len(words) < 2 {
 		return "", errNoKey
 	}
-	if words[0] == ssh.InsecureKeyAlgoDSA {
+	if words[0] == "ssh-dss" {
 		return "", errors.New("this is a DSA key, which ssh takes no more; pin another key of the host")
 	}
 	// The parser skips options in front and goes on to later lines; here is neither.
