@@ -2,7 +2,7 @@
 GO ?= go
 RIG = $(GO) run ./tests/rig/cmd/rig
 
-.PHONY: build test demo faults deps fmt lint fuzz
+.PHONY: build test demo faults bench deps fmt lint fuzz
 
 build: ## the program, in bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/deploy-ssh ./cmd/deploy-ssh
@@ -18,6 +18,10 @@ demo: deps ## two real hosts, deployed to, and left running to look at
 
 faults: deps ## the fault matrix: what goes wrong × the verdict, with the time to it
 	@RIG=required $(GO) test -timeout 40m -count=1 -v -run 'TestFaults|TestBootLoaders|TestGoals|TestElevation|TestContainer|TestRollbackAndStatus' ./tests/scenario | grep -v -e '^=== ' -e '^ *rig '
+
+bench: deps ## copies by deploy-ssh and by Nix over three links; half an hour, on a machine that does nothing else
+	$(GO) run ./tests/bench -incremental
+	$(GO) run ./tests/bench -paths 3000 -mib 600
 
 deps: ## what this machine lacks, and the hosts' root file system
 	$(RIG) deps

@@ -122,7 +122,7 @@ func (b *bench) up(ctx context.Context) (err error) {
 	if b.full, err = bulk.Build(ctx, b.rig.Deployer, bulk.Spec{Name: "full", Paths: b.paths, MiB: b.mib}); err != nil {
 		return err
 	}
-	b.incremental, err = bulk.Build(ctx, b.rig.Deployer, bulk.Spec{Name: "changed", Paths: b.paths, MiB: b.mib, Changed: max(1, b.paths/100)})
+	b.incremental, err = bulk.Build(ctx, b.rig.Deployer, bulk.Spec{Name: "changed", Paths: b.paths, MiB: b.mib, Changed: true})
 	return err
 }
 

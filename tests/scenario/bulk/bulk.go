@@ -25,8 +25,8 @@ type Spec struct {
 	Paths int
 	// MiB is how large they are together.
 	MiB int
-	// Changed is how many of the paths are other ones than without it.
-	Changed int
+	// Changed makes one path in a hundred another one than without it.
+	Changed bool
 }
 
 // dir is where a deployer has the expression.
@@ -40,7 +40,7 @@ func Build(ctx context.Context, deployer *rig.Host, s Spec) (string, error) {
 			return "", err
 		}
 	}
-	out, err := deployer.Sh(ctx, fmt.Sprintf("cd %s && nix-build --quiet bulk.nix -o result-%s --argstr name %[2]s --arg paths %d --arg size %d --arg changed %d",
+	out, err := deployer.Sh(ctx, fmt.Sprintf("cd %s && nix-build --quiet bulk.nix -o result-%s --argstr name %[2]s --arg paths %d --arg size %d --arg changed %t",
 		dir, s.Name, s.Paths, s.MiB<<20, s.Changed))
 	return strings.TrimSpace(out), err
 }

@@ -6,7 +6,9 @@ let
   layers = 8;
   per = paths / layers;
   count = layer: if layer == layers - 1 then paths - (layers - 1) * per else per;
-  # The changed ones are the last of the last layer, which nothing but the toplevel refers to.
+  # One in a hundred can be changed: the last of the last layer, a derivation of their own
+  # to which nothing but the toplevel refers.
+  changeable = if paths < 100 then 1 else paths / 100;
   run =
     layer: from: n: seed: below:
     let
@@ -27,10 +29,10 @@ let
       [ ]
     else
       let
-        fresh = if layer == layers - 1 then changed else 0;
+        apart = if layer == layers - 1 then changeable else 0;
         here =
-          run layer (layer * per) (count layer - fresh) "" below
-          ++ run layer (layer * per + count layer - fresh) fresh name below;
+          run layer (layer * per) (count layer - apart) "" below
+          ++ run layer (layer * per + count layer - apart) apart (if changed then name else "") below;
       in
       here ++ build (layer + 1) here;
 in
