@@ -15,7 +15,7 @@ import (
 func main() {
 	// A copy's memory is mostly that of encoders, which live long: with the default a
 	// heap of twice that size would be let grow before anything is collected.
-	debug.SetGCPercent(25)
+	debug.SetGCPercent(40)
 	// A deploy must not end half-way because nobody reads its output any more.
 	// Notify, not Ignore: children would inherit an ignored signal.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)

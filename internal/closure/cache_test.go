@@ -368,7 +368,7 @@ func TestNixTakesNothingFromAnAttacker(t *testing.T) {
 			nix := func(args ...string) (string, error) {
 				cmd := exec.CommandContext(t.Context(), "nix-store", args...)
 				cmd.Env = append(os.Environ(), "NIX_REMOTE=local?root="+host, "HOME="+host, "XDG_CACHE_HOME="+host+"/cache",
-					"NIX_CONFIG="+config(s, port, nil)+"\nbuild-users-group =\ndownload-attempts = 1")
+					"NIX_CONFIG="+config(s, &door{port: port}, nil)+"\nbuild-users-group =\ndownload-attempts = 1")
 				out, err := cmd.CombinedOutput()
 				return string(out), err
 			}

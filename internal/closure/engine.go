@@ -128,7 +128,16 @@ func (e Engine) Copy(ctx context.Context, h Host, job Job) (Sent, error) {
 	if job.Boots {
 		files = bootFiles(job.Toplevel)
 	}
+	c, err := newCache(paths, e.Compress)
+	if err != nil {
+		return Sent{}, err
+	}
+	// The port is asked for while the host looks what it lacks: a round trip less.
+	opened := make(chan *door, 1)
+	go func() { opened <- open(ctx, h, c) }()
 	host, err := e.ask(ctx, h, paths, files)
+	way := <-opened
+	defer way.close()
 	if err != nil {
 		return Sent{}, err
 	}
@@ -149,7 +158,10 @@ func (e Engine) Copy(ctx context.Context, h Host, job Job) (Sent, error) {
 	for _, cache := range host.dead {
 		sent.Notes = append(sent.Notes, "a substituter of the host does not answer and was left out: "+cache)
 	}
-	if why := host.obstacle(sent.MissingBytes, files); why != "" && !e.NoCheck {
+	if host.readOnly != "" {
+		return sent, fmt.Errorf("the host's store is on a read-only file system (mounted at %s)", host.readOnly)
+	}
+	if why := host.tooSmall(sent.MissingBytes, files); why != "" && !e.NoCheck {
 		return sent, errors.New(why)
 	}
 	if sent.Missing == 0 {
@@ -163,7 +175,7 @@ func (e Engine) Copy(ctx context.Context, h Host, job Job) (Sent, error) {
 	case host.noNix:
 		sent.Why = "the host has no nix command"
 	default:
-		fallback, err := e.serve(ctx, h, job, paths, host, &sent)
+		fallback, err := e.serve(ctx, h, job, c, way, host, &sent)
 		if fallback == "" {
 			return sent, err
 		}
@@ -199,35 +211,60 @@ func unsigned(user, path string) error {
 		"(nothing was sent: the user %s is not in the host's trusted-users)%s", path, user, waysOut)
 }
 
-// serve has the host fetch what it lacks, from a cache served here and from its own.
-// fallback, if not empty, is why that can't be, and then nothing was sent.
-func (e Engine) serve(ctx context.Context, h Host, job Job, paths []narinfo.NarInfo, host preflight, sent *Sent) (fallback string, err error) {
-	c, err := newCache(paths, e.Compress)
-	if err != nil {
-		return "", err
-	}
-	socket := filepath.Join(h.Dir(), "cache")
-	_ = os.Remove(socket) // of an earlier copy over this connection
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "unix", socket)
-	if err != nil {
-		return "a socket could not be made: " + err.Error(), nil
-	}
-	stop := c.serve(ctx, listener)
-	defer stop()
+// door is where a cache is reached: a socket here and, unless that was refused, a
+// port of the host that leads to it.
+type door struct {
+	socket  string
+	port    int
+	took    time.Duration // how long the host took to open the port: a round trip and a little
+	refused error
+	closers []func()
+}
 
+func open(ctx context.Context, h Host, c *cache) *door {
+	d := &door{socket: filepath.Join(h.Dir(), "cache")}
+	_ = os.Remove(d.socket) // of an earlier copy over this connection
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "unix", d.socket)
+	if err != nil {
+		d.refused = fmt.Errorf("making a socket: %w", err)
+		return d
+	}
+	d.closers = append(d.closers, c.serve(ctx, listener))
+	d.forward(ctx, h)
+	return d
+}
+
+// forward asks the host for a port, a new one after the connection was lost.
+func (d *door) forward(ctx context.Context, h Host) {
+	var end func()
+	asked := time.Now()
+	defer func() { d.took = time.Since(asked) }()
+	if d.port, end, d.refused = h.Forward(ctx, d.socket); d.refused == nil {
+		d.closers = append(d.closers, end)
+	}
+}
+
+// close ends it all, the port first.
+func (d *door) close() {
+	for _, c := range slices.Backward(d.closers) {
+		c()
+	}
+}
+
+// serve has the host fetch what it lacks, from the cache here and from its own.
+// fallback, if not empty, is why that can't be, and then nothing was sent.
+func (e Engine) serve(ctx context.Context, h Host, job Job, c *cache, way *door, host preflight, sent *Sent) (fallback string, err error) {
 	meter := newMeter(c, *sent, job.Progress)
 	defer meter.stop()
 	for sent.Tries = 1; ; sent.Tries++ {
-		port, end, refused := h.Forward(ctx, socket)
-		if refused != nil {
-			var lost *ssh.Error
-			if !errors.As(refused, &lost) && sent.Tries == 1 {
-				return refused.Error(), nil
-			}
-			err = refused
-		} else {
-			err = e.realise(ctx, h, job, c, port, host)
-			end()
+		var lost *ssh.Error
+		switch {
+		case way.refused == nil:
+			err = e.realise(ctx, h, job, c, way, host)
+		case sent.Tries == 1 && !errors.As(way.refused, &lost):
+			return way.refused.Error(), nil
+		default:
+			err = way.refused
 		}
 		sent.By = byCache
 		sent.FromHere, sent.NarBytes, sent.WireBytes = int(c.paths.Load()), c.nars.Load(), c.sent.Load()
@@ -239,11 +276,11 @@ func (e Engine) serve(ctx context.Context, h Host, job Job, paths []narinfo.NarI
 			return "", err
 		}
 		job.Progress("trying again: " + err.Error())
-		var lost *ssh.Error
 		if errors.As(err, &lost) {
 			if again := h.Reopen(ctx); again != nil {
 				return "", fmt.Errorf("%w; connecting again: %w", err, again)
 			}
+			way.forward(ctx, h)
 		}
 	}
 }
@@ -252,15 +289,15 @@ func (e Engine) serve(ctx context.Context, h Host, job Job, paths []narinfo.NarI
 // Linux allows two million bytes.
 const maxArguments = 1_200_000
 
-// realise has the host fetch what it lacks. The port is that of the cache there.
-func (e Engine) realise(ctx context.Context, h Host, job Job, c *cache, port int, host preflight) error {
+// realise has the host fetch what it lacks.
+func (e Engine) realise(ctx context.Context, h Host, job Job, c *cache, way *door, host preflight) error {
 	var text, answer bytes.Buffer
 	missing := strings.Join(host.missing, "\n")
 	if len(missing) > maxArguments {
 		missing = ""
 	}
 	// The script is standard input on the host: its secrets are in no command line.
-	fmt.Fprintf(&text, "toplevel='%s'\nmissing='%s'\nconfig='%s'\n%s", job.Toplevel, missing, config(c, port, host.caches), realiseScript)
+	fmt.Fprintf(&text, "toplevel='%s'\nmissing='%s'\nconfig='%s'\n%s", job.Toplevel, missing, config(c, way, host.caches), realiseScript)
 	err := h.Run(ctx, ssh.Script{Doing: "fetching the closure on the host", Text: text.String(), Output: &answer, Timeout: -1})
 	var failed *ssh.ExitError
 	if errors.As(err, &failed) {
@@ -282,8 +319,8 @@ func signatureHint(said string) error {
 }
 
 // config is settings of Nix for the one command that fetches the closure.
-func config(c *cache, port int, caches []string) string {
-	own := fmt.Sprintf("http://127.0.0.1:%d/%s", port, c.token)
+func config(c *cache, way *door, caches []string) string {
+	own := fmt.Sprintf("http://127.0.0.1:%d/%s", way.port, c.token)
 	return strings.Join([]string{
 		"substituters = " + strings.ReplaceAll(strings.Join(append(slices.Clone(caches), own), " "), "'", "%27"),
 		"extra-trusted-public-keys = " + c.public.String(),
@@ -295,7 +332,7 @@ func config(c *cache, port int, caches []string) string {
 		// Small paths are all round trip.
 		"max-jobs = 64",
 		"max-substitution-jobs = 64",
-		"http-connections = 128",
+		fmt.Sprint("http-connections = ", connections(way.took)),
 		"connect-timeout = 5",
 		// When the line freezes, this command lives on at the host and holds the locks of
 		// its paths, for which the next one waits: so it must find out soon. Nix's own
@@ -303,6 +340,13 @@ func config(c *cache, port int, caches []string) string {
 		"stalled-download-timeout = 30",
 		"download-attempts = 2",
 	}, "\n")
+}
+
+// connections is how many connections the host makes at most. A question takes a round
+// trip, and there are hundreds: so the longer that is, the more of them at once. Each one
+// open costs both ssh processes CPU time, so no more than that.
+func connections(roundTrip time.Duration) int {
+	return min(max(int(roundTrip/time.Millisecond)*3/2, 32), 256)
 }
 
 // errorLines are what Nix says of why: its errors, the first of each kind.

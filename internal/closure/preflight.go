@@ -150,12 +150,9 @@ func bootFiles(toplevel string) []bootFile {
 	return files
 }
 
-// obstacle says what keeps a closure from being brought to a host; empty when
-// nothing does. size is how many bytes will be unpacked there.
-func (p preflight) obstacle(size int64, files []bootFile) string {
-	if p.readOnly != "" {
-		return fmt.Sprintf("the host's store is on a read-only file system (mounted at %s)", p.readOnly)
-	}
+// tooSmall says what has no room on a host; empty when all has, or when the host said
+// nothing of it. size is how many bytes will be unpacked there.
+func (p preflight) tooSmall(size int64, files []bootFile) string {
 	if p.storeFree >= 0 && size > p.storeFree {
 		return fmt.Sprintf("the host's store has %s free, and what is missing takes %s unpacked", bytesText(p.storeFree), bytesText(size))
 	}

@@ -37,11 +37,11 @@ func waysOf(levels []string) []way {
 	}
 	return append(all,
 		way{name: "nix copy ssh-ng", command: nix("ssh-ng")},
-		way{name: "nix copy ssh-ng, compressed", command: nix("ssh-ng"), compressed: true},
+		way{name: "nix copy ssh-ng compressed", command: nix("ssh-ng"), compressed: true},
 		way{name: "nix copy ssh", command: nix("ssh")},
-		way{name: "nix copy ssh, compressed", command: nix("ssh"), compressed: true},
+		way{name: "nix copy ssh compressed", command: nix("ssh"), compressed: true},
 		way{name: "nix-copy-closure", command: "nix-copy-closure --to root@web1 $toplevel"},
-		way{name: "nix-copy-closure, compressed", command: "nix-copy-closure --to root@web1 $toplevel", compressed: true},
+		way{name: "nix-copy-closure compressed", command: "nix-copy-closure --to root@web1 $toplevel", compressed: true},
 	)
 }
 
