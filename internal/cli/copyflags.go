@@ -40,5 +40,7 @@ func (f *copyFlags) check() error {
 
 // engine is what copies, apart from what runs Nix.
 func (f *copyFlags) engine() closure.Engine {
-	return closure.Engine{Timeout: f.timeout, Compress: f.compression, NoSubstitute: f.noSubstitute || !f.substitute}
+	e := closure.New(f.compression)
+	e.Timeout, e.NoSubstitute = f.timeout, f.noSubstitute || !f.substitute
+	return e
 }

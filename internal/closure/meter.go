@@ -15,7 +15,7 @@ type meter struct {
 	done sync.WaitGroup
 }
 
-func newMeter(c *cache, s Sent, progress func(string)) *meter {
+func newMeter(text func(took time.Duration) string, progress func(string)) *meter {
 	m := &meter{end: make(chan struct{})}
 	began := time.Now()
 	m.done.Go(func() {
@@ -27,11 +27,11 @@ func newMeter(c *cache, s Sent, progress func(string)) *meter {
 			case <-m.end:
 				return
 			case <-tick.C:
-				text := progressText(c.paths.Load(), c.nars.Load(), c.sent.Load(), s, time.Since(began))
-				if text != last {
-					progress(text)
+				now := text(time.Since(began))
+				if now != last {
+					progress(now)
 				}
-				last = text
+				last = now
 			}
 		}
 	})
@@ -44,14 +44,30 @@ func (m *meter) stop() {
 	m.done.Wait()
 }
 
-// progressText is one line of progress. The time left supposes that what is left is
-// sent from here like what was.
-func progressText(paths, nars, wire int64, s Sent, took time.Duration) string {
-	text := fmt.Sprintf("%d of %d paths, %s of %s sent as %s, %s/s", paths, s.Missing,
-		bytesText(nars), bytesText(s.MissingBytes), bytesText(wire), bytesText(int64(float64(wire)/took.Seconds())))
-	if nars > 0 && nars < s.MissingBytes {
-		left := time.Duration(float64(took) * float64(s.MissingBytes-nars) / float64(nars))
-		text += fmt.Sprintf(", %v left", left.Round(time.Second))
+// counts are how far a copy is.
+type counts struct {
+	here, caches int64 // paths that were sent from here, and that the host took from its own caches
+	nars, wire   int64 // bytes of what was packed from here, and of what went over the line for it
+}
+
+func count(c *cache, h *hearing) counts {
+	return counts{here: c.paths.Load(), caches: h.caches.Load(), nars: c.packed.Load(), wire: c.sent.Load()}
+}
+
+// progressText is one line of progress. How large the paths are that came from the
+// host's own caches isn't known here: the time left supposes that they are like the rest.
+func progressText(c counts, s Sent, took time.Duration) string {
+	text := fmt.Sprintf("%d of %d paths, %s of %s sent as %s, %s/s", min(c.here+c.caches, int64(s.Missing)), s.Missing,
+		bytesText(c.nars), bytesText(s.MissingBytes), bytesText(c.wire), bytesText(int64(float64(c.wire)/took.Seconds())))
+	if c.caches > 0 {
+		text += fmt.Sprintf(", %d paths from the host's own caches", c.caches)
+	}
+	done := float64(c.nars) / float64(s.MissingBytes)
+	if c.caches > 0 {
+		done = max(done, float64(c.here+c.caches)/float64(s.Missing))
+	}
+	if 0 < done && done < 1 {
+		text += fmt.Sprintf(", %v left", time.Duration(float64(took)*(1-done)/done).Round(time.Second))
 	}
 	return text
 }
