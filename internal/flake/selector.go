@@ -3,6 +3,7 @@ package flake
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -39,6 +40,27 @@ func (s Selector) String() string { return s.text }
 
 // isName tells whether the selector is nothing but one node's name.
 func (s Selector) isName() bool { return len(s.terms) == 1 && s.terms[0].kind == byExactName }
+
+// Matches reports whether a node is selected, as the expression does it in Nix.
+func (s Selector) Matches(name string, tags []string) bool {
+	for _, t := range s.terms {
+		if !t.matches(name, tags) {
+			return false
+		}
+	}
+	return true
+}
+
+func (t term) matches(name string, tags []string) bool {
+	if t.kind == byExactName {
+		return t.value == name
+	}
+	pattern := regexp.MustCompile("^(" + t.value + ")$") // of letters, brackets and dots alone
+	if t.kind == byTag {
+		return slices.ContainsFunc(tags, pattern.MatchString)
+	}
+	return pattern.MatchString(name)
+}
 
 // ParseSelectors reads selectors, separated by commas: each is NAME, GLOB or
 // @TAG, or several of them with & in between, which selects what matches all.
