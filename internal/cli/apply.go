@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/deploy-ssh/deploy-ssh/internal/closure"
 	"github.com/deploy-ssh/deploy-ssh/internal/flake"
 	"github.com/deploy-ssh/deploy-ssh/internal/report"
 	"github.com/deploy-ssh/deploy-ssh/internal/settings"
@@ -21,6 +22,7 @@ type applyFlags struct {
 	mapFlags
 	switchFlags
 	copy         copyFlags
+	builds       buildFlags
 	logs         bool
 	buildTimeout time.Duration
 }
@@ -31,6 +33,7 @@ func (f *applyFlags) add(flags *pflag.FlagSet) {
 	f.switchFlags.add(flags)
 	flags.BoolVarP(&f.logs, "print-build-logs", "L", false, "show builders' output as it comes (as nix)")
 	flags.DurationVar(&f.buildTimeout, "build-timeout", flake.BuildLimit, "how long the build of all systems may take")
+	f.builds.add(flags)
 	f.copy.add(flags)
 }
 
@@ -38,6 +41,9 @@ func (f *applyFlags) add(flags *pflag.FlagSet) {
 func (f *applyFlags) check() error {
 	if f.buildTimeout <= 0 {
 		return durationError("build-timeout", f.buildTimeout)
+	}
+	if err := f.builds.check(f.goal); err != nil {
+		return err
 	}
 	if err := f.copy.check(); err != nil {
 		return err
@@ -77,7 +83,7 @@ func (f *applyFlags) run(ctx context.Context, p Process, ref string, nixArgs []s
 		return err
 	}
 	defer func() { _ = m.dir.Close() }()
-	buildErrors, err := f.build(ctx, p, out, m.dir, m.nodes, m.options)
+	buildErrors, err := f.build(ctx, p, out, m.dir, f.builds.here(m.nodes), m.options)
 	if err != nil {
 		return err
 	}
@@ -85,6 +91,9 @@ func (f *applyFlags) run(ctx context.Context, p Process, ref string, nixArgs []s
 	fleet := f.fleet(m.identities, out)
 	fleet.Copier = f.copy.engine()
 	fleet.Copier.Runner, fleet.Copier.Options, fleet.Copier.NoCheck = p.local(), m.options, f.noCheck
+	if f.builds.there {
+		fleet.BuildThere = &closure.Build{Limit: f.buildTimeout, Logs: f.logs}
+	}
 	results := fleet.Run(ctx, m.work.Nodes, buildErrors)
 	return finish(ctx, p, out, results, began)
 }
@@ -98,10 +107,14 @@ func (f *applyFlags) build(ctx context.Context, p Process, out *output, dir *ssh
 		return nil, fmt.Errorf("making a directory for gc roots: %w", err)
 	}
 	progress := out.lines(report.Build)
-	failed, err := flake.Builder{
+	builder := flake.Builder{
 		Runner: p.local(), Roots: roots, Limit: f.buildTimeout, Options: options, Logs: f.logs, Stderr: progress,
-	}.Build(ctx, nodes)
+	}
+	failed, err := builder.Build(ctx, nodes)
 	progress.Flush()
+	if err == nil && f.builds.keep != "" {
+		err = builder.Keep(ctx, f.builds.links(p, nodes, failed))
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -58,6 +58,8 @@ type Host interface {
 
 // Job is one closure to bring to one host.
 type Job struct {
+	// Toplevel is the path whose closure it is: a system, or the derivation of one that
+	// the host builds itself.
 	Toplevel string
 	// Daemon is the path of nix-daemon on the host; empty leaves it to the PATH.
 	Daemon string
