@@ -200,8 +200,12 @@ func signedBy(p narinfo.NarInfo, keys []string) bool {
 // fallback, if not empty, is why that can't be, and then nothing was sent.
 func (e Engine) serve(ctx context.Context, h Host, job Job, c *cache, way *door, host preflight, sent *Sent) (fallback string, err error) {
 	heard := &hearing{c: c, waits: job.Progress}
-	meter := newMeter(func(took time.Duration) string { return progressText(count(c, heard), *sent, took) }, job.Progress)
+	asking, done := context.WithCancel(ctx)
+	start := *sent
+	meter := newMeter(func(took time.Duration) string { return progressText(count(c, heard), start, took) },
+		func() string { return heldUp(asking, h) }, job.Progress)
 	defer meter.stop()
+	defer done()
 	for sent.Tries = 1; ; sent.Tries++ {
 		var lost *ssh.Error
 		switch {

@@ -1,13 +1,26 @@
 package closure
 
 import (
+	"bytes"
+	"context"
+	_ "embed"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/deploy-ssh/deploy-ssh/internal/ssh"
 )
 
-// interval is how often progress is told.
-const interval = time.Second
+const (
+	// interval is how often progress is told.
+	interval = time.Second
+	// quiet is after how long without any it is asked why.
+	quiet = 10 * time.Second
+)
+
+//go:embed heldup.sh
+var heldUpScript string
 
 // meter tells while a copy goes on how far it is, from what the cache has counted.
 type meter struct {
@@ -15,27 +28,43 @@ type meter struct {
 	done sync.WaitGroup
 }
 
-func newMeter(text func(took time.Duration) string, progress func(string)) *meter {
+func newMeter(text func(took time.Duration) string, heldUp func() string, progress func(string)) *meter {
 	m := &meter{end: make(chan struct{})}
 	began := time.Now()
 	m.done.Go(func() {
 		tick := time.NewTicker(interval)
 		defer tick.Stop()
-		last := ""
+		last, asked := "", began
 		for {
 			select {
 			case <-m.end:
 				return
 			case <-tick.C:
-				now := text(time.Since(began))
-				if now != last {
-					progress(now)
+			}
+			if now := text(time.Since(began)); now != last {
+				progress(now)
+				last, asked = now, time.Now()
+			} else if time.Since(asked) >= quiet {
+				if why := heldUp(); why != "" {
+					progress(why)
 				}
-				last = now
+				asked = time.Now()
 			}
 		}
 	})
 	return m
+}
+
+// heldUp asks a host what its store waits for; empty when that can't be told.
+func heldUp(ctx context.Context, h Host) string {
+	var answer bytes.Buffer
+	// Whatever goes wrong here is of no matter to the copy.
+	_ = h.Run(ctx, ssh.Script{Doing: "asking the host what it waits for", Text: heldUpScript, Output: &answer, Timeout: quiet})
+	holder := strings.TrimSpace(answer.String())
+	if holder == "" {
+		return ""
+	}
+	return "the host's store waits for a lock of another process there: " + holder
 }
 
 // stop ends it. Nothing is told after stop has returned.

@@ -19,8 +19,10 @@ if [ -w /nix/var/nix/gcroots ]; then
 fi
 
 # A derivation is to be fetched and not built: an output is wanted of it that it doesn't
-# have, which Nix finds out when it has it.
-attended nix-store --realise $(printf '%s\n' "$toplevel" $missing | sed 's/[.]drv$/&!deploy-ssh-fetches/') 2>&1 >/dev/null
+# have, which Nix finds out when it has it, and then ends. So it is the only one that is
+# named, and leads to the others.
+case $toplevel in *.drv) wanted=$toplevel!deploy-ssh-fetches ;; *) wanted=$toplevel ;; esac
+attended nix-store --realise $wanted $(printf '%s\n' $missing | grep -v '[.]drv$') 2>&1 >/dev/null
 
 # Whatever was said, the store's own word counts.
 nix-store --check-validity "$toplevel" 2>/dev/null || exit 1
