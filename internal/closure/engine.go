@@ -201,9 +201,7 @@ func signedBy(p narinfo.NarInfo, keys []string) bool {
 func (e Engine) serve(ctx context.Context, h Host, job Job, c *cache, way *door, host preflight, sent *Sent) (fallback string, err error) {
 	heard := &hearing{c: c, waits: job.Progress}
 	asking, done := context.WithCancel(ctx)
-	start := *sent
-	meter := newMeter(func(took time.Duration) string { return progressText(count(c, heard), start, took) },
-		func() string { return heldUp(asking, h) }, job.Progress)
+	meter := newMeter(func() counts { return count(c, heard) }, *sent, func() string { return heldUp(asking, h) }, job.Progress)
 	defer meter.stop()
 	defer done()
 	for sent.Tries = 1; ; sent.Tries++ {

@@ -28,21 +28,21 @@ type meter struct {
 	done sync.WaitGroup
 }
 
-func newMeter(text func(took time.Duration) string, heldUp func() string, progress func(string)) *meter {
+func newMeter(count func() counts, sent Sent, heldUp func() string, progress func(string)) *meter {
 	m := &meter{end: make(chan struct{})}
 	began := time.Now()
 	m.done.Go(func() {
 		tick := time.NewTicker(interval)
 		defer tick.Stop()
-		last, asked := "", began
+		last, asked := counts{here: -1}, began
 		for {
 			select {
 			case <-m.end:
 				return
 			case <-tick.C:
 			}
-			if now := text(time.Since(began)); now != last {
-				progress(now)
+			if now := count(); now != last {
+				progress(progressText(now, sent, time.Since(began)))
 				last, asked = now, time.Now()
 			} else if time.Since(asked) >= quiet {
 				if why := heldUp(); why != "" {
