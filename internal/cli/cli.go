@@ -28,6 +28,8 @@ type Process struct {
 	Env []string
 	// Dir is the working directory; empty means the process's own.
 	Dir string
+	// Stdin is read where a flag asks for it; nil is empty.
+	Stdin io.Reader
 	// Stdout takes results, Stderr everything else.
 	Stdout, Stderr io.Writer
 }
