@@ -98,6 +98,7 @@ func relayed(relay *rig.Relay, options ...string) string {
 
 // The engine on each generation of Nix, OpenSSH and systemd, with zstd and without.
 func TestCopySuites(t *testing.T) {
+	t.Parallel()
 	for _, suite := range []string{"bookworm", "trixie", "forky"} {
 		t.Run(suite, func(t *testing.T) {
 			w := copyWorld(t, suite)

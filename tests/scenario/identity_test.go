@@ -121,12 +121,11 @@ type outcome struct {
 	results map[string]report.Result
 }
 
-// program calls the program in the flake's folder; env goes in front of it. The race
-// detector would sleep for a second at each end.
+// program calls the program in the flake's folder; env goes in front of it.
 func (w *identities) program(t *testing.T, env, args string) outcome {
 	t.Helper()
 	out, err := w.rig.Deployer.Run(t.Context(), rig.Cmd{Args: []string{"/bin/sh", "-c",
-		"cd " + rigworld.Flake + " && export PATH=/root/bin:$PATH GORACE=atexit_sleep_ms=0 && " + env + " exec " + rigworld.Program + " " + args}})
+		"cd " + rigworld.Flake + " && export PATH=/root/bin:$PATH " + rigworld.RaceEnv + " && " + env + " exec " + rigworld.Program + " " + args}})
 	if err != nil {
 		t.Fatal(err)
 	}
