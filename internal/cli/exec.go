@@ -47,7 +47,7 @@ line, the host tells the command to end (SIGTERM, SIGKILL 5 seconds later).`,
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "tell of commands that exited 0, too")
 	flags.BoolVar(&f.requirePins, "require-pins", false, "refuse nodes without a pinned host key that holds, before contacting them")
 	flags.BoolVar(&f.root, "root", false, "run the command as root, by the node's elevate where the login user is another")
-	flags.IntVarP(&f.parallel, "parallel", "p", 1, "how many nodes the command runs on at once")
+	flags.IntVarP(&f.parallel, "parallel", "p", 1, "how many nodes the command runs on at once, `N`")
 	flags.DurationVar(&f.limit, "timeout", time.Hour, "how long the command may take on a node; 0 for no limit")
 	flags.StringArrayVar(&f.nixArgs, "nix-arg", nil, "an `ARGUMENT` for Nix, since -- has the command here; may be repeated")
 	return cmd

@@ -111,8 +111,8 @@ func wrapCommand(marker string, args []string) string {
 		"status=$?\n" +
 		"kill -KILL \"$watcher\"\n" +
 		"wait \"$watcher\"\n" +
-		"printf '\\n%s end %s\\n' " + marker + " \"$status\"\n" +
-		"printf '\\n%s end %s\\n' " + marker + " \"$status\" >&4\n" +
+		"printf '%s end %s\\n' " + marker + " \"$status\"\n" +
+		"printf '%s end %s\\n' " + marker + " \"$status\" >&4\n" +
 		"exit 0\n}\n"
 }
 

@@ -34,7 +34,7 @@ func wrap(marker, script string) string {
 	return "{\n" + prelude +
 		"printf '\\n%s begin\\n' " + marker + "\n" +
 		"(\n" + script + "\n) </dev/null\n" +
-		"printf '\\n%s end %s\\n' " + marker + " \"$?\"\n" +
+		"printf '%s end %s\\n' " + marker + " \"$?\"\n" +
 		"exit 0\n}\n"
 }
 
@@ -58,8 +58,9 @@ type frame struct {
 func newFrame(marker string, body io.Writer) *frame {
 	return &frame{
 		begin: []byte("\n" + marker + " begin\n"),
-		end:   []byte("\n" + marker + " end "),
-		body:  body,
+		// Not at the start of a line: its end would be held back until more comes.
+		end:  []byte(marker + " end "),
+		body: body,
 	}
 }
 
