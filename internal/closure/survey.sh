@@ -23,7 +23,9 @@ fi
 
 # What booted, of the parts that only a reboot changes.
 if [ -e /run/booted-system/kernel ]; then
-    for part in kernel initrd kernel-modules; do say "booted-$part" "$(readlink -f /run/booted-system/$part)"; done
+    for part in kernel initrd kernel-modules; do
+        [ -e /run/booted-system/$part ] && say "booted-$part" "$(readlink -f /run/booted-system/$part)"
+    done
     say booted-kernel-params "$(tr '\n\r' '  ' </run/booted-system/kernel-params 2>/dev/null)"
 fi
 
