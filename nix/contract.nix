@@ -20,6 +20,8 @@
   include,
   # Which nodes not; the same kind of list.
   exclude,
+  # Names of nodes whose toplevel is given elsewhere and so never forced.
+  elsewhere ? [ ],
 }:
 value:
 let
@@ -372,7 +374,7 @@ let
       # tryEval catches throw and assert; abort and type errors it can't.
       attempt = tryEval (deepSeq result result);
     in
-    if toplevels == "none" || !selected entry || !hasToplevel entry then
+    if toplevels == "none" || !selected entry || elem entry.name elsewhere || !hasToplevel entry then
       { }
     else if toplevels == "strict" then
       result

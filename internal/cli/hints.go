@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/deploy-ssh/deploy-ssh/internal/nearest"
+	"github.com/deploy-ssh/deploy-ssh/internal/peers"
 	"github.com/deploy-ssh/deploy-ssh/internal/settings"
 	"github.com/deploy-ssh/deploy-ssh/internal/verdict"
 )
@@ -45,6 +46,9 @@ func checkRef(cmd *cobra.Command, ref string, nixArgs []string) error {
 	if strings.Contains(ref, "#") {
 		return nil
 	}
+	if row, theirs := peers.Find(peers.Verb, ref); theirs {
+		return usageError{fmt.Errorf("%q is a verb of %s; %s", ref, row.Names(), row.Remedy())}
+	}
 	var verbs []string
 	for _, verb := range cmd.Root().Commands() {
 		verbs = append(verbs, verb.Name())
@@ -66,9 +70,13 @@ func flagError(cmd *cobra.Command, err error) error {
 	if !errors.As(err, &unknown) || unknown.GetSpecifiedShortnames() != "" {
 		return usageError{err}
 	}
+	name := unknown.GetSpecifiedName()
+	if row, theirs := peers.Find(peers.Flag, name); theirs && !strings.HasPrefix(row.Ours, "--"+name) {
+		return usageError{fmt.Errorf("%w, as in %s; %s", err, row.Names(), row.Remedy())}
+	}
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
-	return usageError{fmt.Errorf("%w%s", err, nearest.Hint("--"+unknown.GetSpecifiedName(), names))}
+	return usageError{fmt.Errorf("%w%s", err, nearest.Hint("--"+name, names))}
 }
 
 // groupedUsage is cobra's usage text with the flags in two blocks: those that

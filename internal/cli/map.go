@@ -23,7 +23,7 @@ import (
 type mapFlags struct {
 	json, noProgress, impure, showTrace bool
 	optionItems                         []string
-	on, exclude                         []string
+	on, exclude, storePaths             []string
 	clientConfig                        string
 	evalTimeout                         time.Duration
 	identities                          identityFlags
@@ -79,8 +79,12 @@ func (f *mapFlags) load(ctx context.Context, p Process, out *output, r flake.Req
 	if f.clientConfig != "" {
 		env.Config = f.clientConfig
 	}
+	systems, err := f.given(ctx, p)
+	if err != nil {
+		return m, err
+	}
 	r.Options, r.Impure, r.ShowTrace = m.options, f.impure, f.showTrace
-	if m.nodes, m.work, err = f.plan(ctx, p, out, env, r); err != nil {
+	if m.nodes, m.work, err = f.plan(ctx, p, out, env, r, systems); err != nil {
 		return m, err
 	}
 	m.clientConfig, err = readableConfig(p, m.work.Config.V)
@@ -131,10 +135,46 @@ func (f *mapFlags) selection(r *flake.Request) error {
 	return nil
 }
 
-// plan evaluates the map and layers the settings. Any error here is one of the
-// map or the settings: no host was contacted.
-func (f *mapFlags) plan(ctx context.Context, p Process, out *output, env settings.Environment, r flake.Request) ([]flake.Node, plan.Plan, error) {
+// plan gets the map and layers the settings. Any error here is one of the map or
+// the settings: no host was contacted.
+func (f *mapFlags) plan(ctx context.Context, p Process, out *output, env settings.Environment, r flake.Request, systems []given) ([]flake.Node, plan.Plan, error) {
+	m, err := f.nodeMap(ctx, p, out, env, r, systems)
+	if err != nil {
+		return nil, plan.Plan{}, err
+	}
+	work, err := plan.Make(m, env)
+	if err != nil {
+		return nil, plan.Plan{}, err
+	}
+	planned := &report.Plan{Notes: work.Notes}
+	for _, n := range work.Nodes {
+		planned.Nodes = append(planned.Nodes, n.Name)
+	}
+	out.emit(report.Record{Plan: planned})
+	nodes := slices.DeleteFunc(slices.Clone(m.Nodes), func(n flake.Node) bool { return !n.Selected || n.EvalError != "" })
+	return nodes, work, nil
+}
+
+// nodeMap is the flake's map, with the systems that were given in place of its own,
+// or without a flake the environment's.
+func (f *mapFlags) nodeMap(ctx context.Context, p Process, out *output, env settings.Environment, r flake.Request, systems []given) (flake.Map, error) {
+	if r.Ref == "" {
+		return roster(env, systems, r.Include, r.Exclude)
+	}
+	for _, g := range systems {
+		r.Given = append(r.Given, g.node)
+	}
 	began := time.Now()
+	m, err := f.evaluate(ctx, p, out, r)
+	if err != nil {
+		return m, err
+	}
+	out.emit(report.Record{Phase: &report.Phase{Time: time.Now(), Name: report.Evaluate, OK: true, Seconds: time.Since(began).Seconds()}})
+	return m, override(m, systems)
+}
+
+// evaluate evaluates a flake's map.
+func (f *mapFlags) evaluate(ctx context.Context, p Process, out *output, r flake.Request) (flake.Map, error) {
 	progress := out.lines(report.Evaluate)
 	// Errors come back as values, each once; evaluating again repeats them and
 	// all other lines here.
@@ -149,21 +189,7 @@ func (f *mapFlags) plan(ctx context.Context, p Process, out *output, env setting
 	r.Stderr = progress
 	m, err := flake.Evaluator{Runner: p.local(), Limit: f.evalTimeout}.Evaluate(ctx, r)
 	progress.Flush()
-	if err != nil {
-		return nil, plan.Plan{}, err
-	}
-	work, err := plan.Make(m, env)
-	if err != nil {
-		return nil, plan.Plan{}, err
-	}
-	out.emit(report.Record{Phase: &report.Phase{Time: time.Now(), Name: report.Evaluate, OK: true, Seconds: time.Since(began).Seconds()}})
-	planned := &report.Plan{Notes: work.Notes}
-	for _, n := range work.Nodes {
-		planned.Nodes = append(planned.Nodes, n.Name)
-	}
-	out.emit(report.Record{Plan: planned})
-	nodes := slices.DeleteFunc(slices.Clone(m.Nodes), func(n flake.Node) bool { return !n.Selected || n.EvalError != "" })
-	return nodes, work, nil
+	return m, err
 }
 
 // nixOptions splits NAME=VALUE settings.
@@ -200,6 +226,12 @@ func refAndNixArgs(cmd *cobra.Command, args []string) error {
 	own, nixArgs := args, []string(nil)
 	if dash := cmd.ArgsLenAtDash(); dash >= 0 {
 		own, nixArgs = args[:dash], args[dash:]
+	}
+	if len(own) == 0 && withoutFlake(cmd) {
+		if len(nixArgs) > 0 {
+			return usageError{fmt.Errorf("%q: arguments for Nix need a flake reference; without one nothing is evaluated", nixArgs)}
+		}
+		return nil
 	}
 	if len(own) == 0 {
 		return usageError{fmt.Errorf("a flake reference with the node map's attribute is wanted, such as .#nodes")}

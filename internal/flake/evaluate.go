@@ -110,7 +110,7 @@ const maxArgument = 128<<10 - 1
 func (e Evaluator) ask(ctx context.Context, r Request, toplevels string) (document, error) {
 	args := append([]string{"eval", "--json"}, features...)
 	args = append(args, r.flags()...)
-	text := expression(toplevels, r.Include, r.Exclude)
+	text := expression(toplevels, r.Include, r.Exclude, r.Given)
 	if len(text) > maxArgument {
 		return document{}, &MapError{Ref: r.Ref, Cause: fmt.Errorf(
 			"the selection of %d names and patterns is too long for Nix's command line; select with a glob or a tag", len(r.Include)+len(r.Exclude))}

@@ -15,13 +15,17 @@ const (
 )
 
 // expression is the text for --apply.
-func expression(toplevels string, include, exclude []Selector) string {
+func expression(toplevels string, include, exclude []Selector, given []string) string {
 	included := "null"
 	if include != nil {
 		included = nixSelectors(include)
 	}
-	return fmt.Sprintf("(%s) {\n  toplevels = %s;\n  include = %s;\n  exclude = %s;\n}",
-		nix.Contract, nixString(toplevels), included, nixSelectors(exclude))
+	var names strings.Builder
+	for _, name := range given {
+		names.WriteString(nixString(name) + " ")
+	}
+	return fmt.Sprintf("(%s) {\n  toplevels = %s;\n  include = %s;\n  exclude = %s;\n  elsewhere = [ %s];\n}",
+		nix.Contract, nixString(toplevels), included, nixSelectors(exclude), names.String())
 }
 
 func nixSelectors(selectors []Selector) string {

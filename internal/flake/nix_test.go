@@ -446,3 +446,42 @@ func FuzzNixString(f *testing.F) {
 		}
 	})
 }
+
+// Systems that the caller has are not even looked at.
+func TestGivenSystemsAreNotEvaluated(t *testing.T) {
+	store := nixtest.New(t)
+	for _, on := range []string{"", "a,b"} {
+		m, err := evaluate(t, store, `{ nodes = [ { name = "a"; toplevel = abort "no a"; } { name = "b"; toplevel = system "b" {}; } { name = "c.d"; toplevel = 1; tags = [ "t" ]; } ]; }`, "nodes", func(r *Request) {
+			selecting(t, on, "")(r)
+			r.Given = []string{"a", "c.d"}
+		})
+		want := "a:nothing b c.d:nothing"
+		if on != "" {
+			want = "a:nothing b c.d:left-out"
+		}
+		if err != nil || brief(m) != want {
+			t.Errorf("--on %q: got %q, %v; want %q", on, brief(m), err, want)
+		}
+	}
+}
+
+func TestSelectorMatches(t *testing.T) {
+	for _, test := range []struct {
+		text string
+		want string
+	}{{"a", "a"}, {"a*", "a ab a.b"}, {"a.?", "a.b"}, {"@eu", "ab"}, {"@e*", "ab"}, {"*", "a ab a.b xa"}} {
+		selectors, err := ParseSelectors(test.text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, name := range []string{"a", "ab", "a.b", "xa"} {
+			if selectors[0].Matches(name, map[string][]string{"ab": {"eu"}}[name]) {
+				got = append(got, name)
+			}
+		}
+		if strings.Join(got, " ") != test.want {
+			t.Errorf("%s matches %q, want %q", test.text, got, test.want)
+		}
+	}
+}

@@ -2,6 +2,8 @@ package flake
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -19,6 +21,18 @@ type Selector struct {
 
 // String is the selector as it was written.
 func (s Selector) String() string { return s.text }
+
+// Matches reports whether a node is selected, as the expression does it in Nix.
+func (s Selector) Matches(name string, tags []string) bool {
+	if s.exact != "" {
+		return s.exact == name
+	}
+	pattern := regexp.MustCompile("^(" + s.pattern + ")$") // of letters, brackets and dots alone
+	if s.tag {
+		return slices.ContainsFunc(tags, pattern.MatchString)
+	}
+	return pattern.MatchString(name)
+}
 
 // ParseSelectors reads NAME, GLOB and @TAG, separated by commas. A glob has
 // * for any characters and ? for one. A tag may be a glob too.
