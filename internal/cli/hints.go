@@ -105,7 +105,7 @@ func groupedFlags(flags *pflag.FlagSet) string {
 // read and how they end.
 func help(cmd *cobra.Command, _ []string) {
 	text := strings.TrimSpace(or(cmd.Long, cmd.Short)) + "\n\n" + cmd.UsageString()
-	if slices.Contains([]string{cmd.Root().Name(), "apply", "rollback", "status"}, cmd.Name()) {
+	if slices.Contains([]string{cmd.Root().Name(), "apply", "plan", "rollback", "status"}, cmd.Name()) {
 		text += helpTail()
 	}
 	fmt.Fprint(cmd.OutOrStdout(), text)

@@ -125,17 +125,6 @@ func (d *deployment) plan(ctx context.Context, p *report.Planned, options PlanOp
 	}
 }
 
-// reach is connect for a node whose system is not built, of which nothing can be read.
-func (d *deployment) reach(ctx context.Context) step {
-	rollback := d.fleet.Rollback
-	one := *d.fleet
-	one.Rollback = &Rollback{}
-	d.fleet = &one
-	s := d.connect(ctx)
-	one.Rollback = rollback
-	return s
-}
-
 // actions are what a deploy would do to the host.
 func (d *deployment) actions() []report.Action {
 	var all []report.Action

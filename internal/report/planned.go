@@ -51,6 +51,11 @@ type Planned struct {
 	Seconds     float64  `json:"seconds"`
 }
 
+// Unbuildable reports whether there is no system to deploy: it does not evaluate or build.
+func (p Planned) Unbuildable() bool {
+	return p.Verdict == verdict.EvalFailed || p.Verdict == verdict.BuildFailed
+}
+
 // Action is a change of a host that a plan foresees.
 type Action string
 
