@@ -21,7 +21,8 @@ type applyFlags struct {
 	mapFlags
 	switchFlags
 	buildFlags
-	copy copyFlags
+	copy     copyFlags
+	planFile string
 }
 
 func (f *applyFlags) add(flags *pflag.FlagSet) {
@@ -30,6 +31,7 @@ func (f *applyFlags) add(flags *pflag.FlagSet) {
 	f.switchFlags.add(flags)
 	f.buildFlags.add(flags)
 	f.copy.add(flags)
+	flags.StringVar(&f.planFile, "plan", "", "apply the plan in `FILE`, as plan --out wrote it: its systems, on hosts that have not moved since")
 }
 
 // check refuses values that make no sense together, before anything is started.
@@ -51,8 +53,11 @@ func newApply(p Process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "apply FLAKE#NODES [flags] [-- NIX ARGS]",
 		Short: "Deploy the nodes of a map, one at a time, in list order (the default verb)",
-		Args:  refAndNixArgs,
+		Args:  refOrPlan,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("plan") {
+				return f.applyPlan(cmd.Context(), p, args)
+			}
 			ref, nixArgs := source(args)
 			return f.run(cmd.Context(), p, ref, nixArgs)
 		},

@@ -111,7 +111,7 @@ func (d *deployment) known(probe func(context.Context) step) func(context.Contex
 				return end(verdict.WrongHost, fmt.Sprintf("it has the machine id %s, and so had the host of node %s in this run: two nodes lead to one machine, or one is a copy of the other", id, other))
 			}
 		}
-		if why := d.stale(s); why != "" {
+		if why := d.moved(s); why != "" {
 			return end(verdict.Stale, why)
 		}
 		return d.slow(s)

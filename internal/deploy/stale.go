@@ -4,9 +4,9 @@ import (
 	"github.com/deploy-ssh/deploy-ssh/internal/verdict"
 )
 
-// stale says, of a node that is deployed by a plan made before, in what its host has
+// moved says, of a node that is deployed by a plan made before, in what its host has
 // moved since; empty when it hasn't, or there is no such plan.
-func (d *deployment) stale(probed step) string {
+func (d *deployment) moved(probed step) string {
 	if d.fleet.Planned == nil {
 		return ""
 	}
