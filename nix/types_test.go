@@ -148,8 +148,8 @@ func TestTypesForceNoSystem(t *testing.T) {
 	store := nixtest.New(t)
 	const definition = `{ nodes.nodes.web = { toplevel = system "w"; tags = [ "t" ]; }; nodes.nodes.db = { toplevel = abort "db"; ssh.user = "u"; }; }`
 	for _, request := range []string{
-		`{ toplevels = "caught"; include = [ { text = "web"; exact = "web"; } ]; exclude = [ ]; }`,
-		`{ toplevels = "caught"; include = [ { text = "@t"; tag = "t"; } ]; exclude = [ ]; }`,
+		`{ toplevels = "caught"; include = [ "web" ]; exclude = [ ]; }`,
+		`{ toplevels = "caught"; include = [ { text = "@t"; all = [ { text = "@t"; tag = "t"; } ]; } ]; exclude = [ ]; }`,
 		`{ toplevels = "none"; include = null; exclude = [ ]; }`,
 	} {
 		out, err := eval(t, store, modules(dir, definition)+"contract "+request+" nodes")

@@ -60,12 +60,7 @@ let
     nodes:
     import ../../nix/contract.nix {
       toplevels = "caught";
-      include = [
-        {
-          text = "web";
-          exact = "web";
-        }
-      ];
+      include = [ "web" ];
       exclude = [ ];
     } nodes;
 
