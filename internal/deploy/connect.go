@@ -42,6 +42,11 @@ func (d *deployment) connect(ctx context.Context) step {
 		}
 		d.system = system
 	}
+	return d.reach(ctx)
+}
+
+// reach connects to the host, whatever system it is to get.
+func (d *deployment) reach(ctx context.Context) step {
 	if d.fleet.Open != nil {
 		transport, err := d.fleet.Open(ctx, d.node)
 		if err != nil {
@@ -106,6 +111,9 @@ func (d *deployment) known(probe func(context.Context) step) func(context.Contex
 		}
 		if why := d.stranger(); why != "" {
 			return end(verdict.WrongHost, why)
+		}
+		if why := d.moved(s); why != "" {
+			return end(verdict.Stale, why)
 		}
 		return d.slow(s)
 	}

@@ -35,6 +35,8 @@ type Record struct {
 	Output *Output `json:"output,omitempty"`
 	// Exec closes a node where a command was all that was asked.
 	Exec *Exec `json:"exec,omitempty"`
+	// Planned is what an apply would do to a node, where that is all that was asked.
+	Planned *Planned `json:"planned,omitempty"`
 	// Summary closes the stream.
 	Summary *Summary `json:"summary,omitempty"`
 }

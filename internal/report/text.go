@@ -30,9 +30,13 @@ type Text struct {
 	// NoProgress drops progress records.
 	NoProgress bool
 
+	// Width is that of the terminal that Out is; 0 means that it is none.
+	Width int
+
 	results  []Result
 	statuses []Status
 	commands []Exec
+	planned  []Planned
 }
 
 // Handle implements [Handler].
@@ -79,6 +83,9 @@ func (t *Text) Handle(r Record) error {
 		return t.output(*r.Output)
 	case r.Exec != nil:
 		return t.exec(*r.Exec)
+	case r.Planned != nil:
+		t.planned = append(t.planned, *r.Planned)
+		return nil
 	case r.Summary != nil:
 		return t.summary(*r.Summary)
 	}
@@ -128,6 +135,10 @@ func (t *Text) summary(s Summary) error {
 	}
 	if len(t.commands) > 0 {
 		return t.execEnding(s)
+	}
+	if len(t.planned) > 0 {
+		_, err := io.WriteString(t.Out, plannedText(t.planned, s, t.Width))
+		return err
 	}
 	var b strings.Builder
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
