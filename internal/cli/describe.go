@@ -33,6 +33,7 @@ it up where it is.`,
   deploy-ssh apply .#nodes --confirm 2m
   deploy-ssh apply .#nodes --goal boot --reboot
   deploy-ssh apply .#nodes --json
+  deploy-ssh apply --plan fleet.plan
   deploy-ssh apply .#nodes --option cores 4 -- --refresh`,
 	},
 	"check": {
