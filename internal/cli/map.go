@@ -32,13 +32,13 @@ type mapFlags struct {
 // add adds the flags; jsonMeaning says what --json prints.
 func (f *mapFlags) add(flags *pflag.FlagSet, jsonMeaning string) {
 	flags.BoolVar(&f.json, "json", false, jsonMeaning)
-	flags.StringArrayVar(&f.on, "on", nil, "only these nodes: `NAME,GLOB,@TAG`; may be repeated. The order stays the map's")
-	flags.StringArrayVar(&f.exclude, "exclude", nil, "all but these nodes, as for --on")
+	flags.StringArrayVar(&f.on, "on", nil, "only these nodes: `NAME,GLOB,@TAG`, as @a&@b what is both, - for names on standard input; may be repeated. The order stays the map's")
+	flags.StringArrayVar(&f.exclude, "exclude", nil, "all but these nodes: `NAME,GLOB,@TAG`, as for --on")
 	flags.BoolVar(&f.noProgress, "no-progress", false, "leave out what Nix and the hosts print meanwhile")
 	flags.BoolVar(&f.impure, "impure", false, "let the evaluation read the deployer's environment (as nix)")
 	flags.BoolVar(&f.showTrace, "show-trace", false, "show Nix's trace of evaluation errors (as nix)")
 	flags.StringArrayVar(&f.optionItems, "option", nil, "a setting of Nix, `NAME VALUE` (as nix) or NAME=VALUE; may be repeated")
-	flags.StringVarP(&f.clientConfig, "ssh-config", "F", "", "ssh client configuration for every connection, in place of "+settings.KeyConfig)
+	flags.StringVarP(&f.clientConfig, "ssh-config", "F", "", "ssh client configuration `FILE` for every connection, in place of "+settings.KeyConfig)
 	flags.DurationVar(&f.evalTimeout, "eval-timeout", flake.EvaluationLimit, "how long the evaluation may take")
 	f.identities.add(flags)
 }
@@ -69,7 +69,7 @@ func (f *mapFlags) load(ctx context.Context, p Process, out *output, r flake.Req
 	if m.options, err = f.nixOptions(); err != nil {
 		return m, err
 	}
-	if err := f.selection(&r); err != nil {
+	if err := f.selection(ctx, p, &r); err != nil {
 		return m, err
 	}
 	env, err := settings.ParseEnvironment(p.Env)
@@ -115,24 +115,6 @@ func (f *mapFlags) ready(ctx context.Context, p Process, out *output, r flake.Re
 		return ready{}, err
 	}
 	return ready{loaded: m, identities: identities, dir: dir}, nil
-}
-
-// selection makes of --on and --exclude what the evaluation takes.
-func (f *mapFlags) selection(r *flake.Request) error {
-	for _, s := range []struct {
-		flag  string
-		texts []string
-		into  *[]flake.Selector
-	}{{"on", f.on, &r.Include}, {"exclude", f.exclude, &r.Exclude}} {
-		for _, text := range s.texts {
-			selectors, err := flake.ParseSelectors(text)
-			if err != nil {
-				return usageError{fmt.Errorf("--%s %q: %w", s.flag, text, err)}
-			}
-			*s.into = append(*s.into, selectors...)
-		}
-	}
-	return nil
 }
 
 // plan gets the map and layers the settings. Any error here is one of the map or

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/deploy-ssh/deploy-ssh/internal/child"
-	"github.com/deploy-ssh/deploy-ssh/internal/nearest"
 	"github.com/deploy-ssh/deploy-ssh/internal/schema"
 	"github.com/deploy-ssh/deploy-ssh/internal/settings"
 )
@@ -217,12 +216,8 @@ func decode(ref string, answer []byte) (document, error) {
 		problems = append(problems, settings.Problem{Source: ref, Path: p.Path, Text: p.Text})
 	}
 	for i, selector := range doc.Unmatched {
-		hint := ""
-		// Each compares with every name, and nobody reads more.
-		if i < 20 {
-			hint = nearest.Hint(selector, list)
-		}
-		problems = append(problems, settings.Problem{Source: ref, Text: fmt.Sprintf("%q selects no node%s", selector, hint)})
+		// A hint compares with every name, and nobody reads more.
+		problems = append(problems, settings.Problem{Source: ref, Text: unmatched(selector, i < 20, list, doc.Nodes)})
 	}
 	if len(problems) > 0 {
 		return document{}, &MapError{Ref: ref, Problems: problems}

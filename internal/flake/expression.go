@@ -32,14 +32,15 @@ func nixSelectors(selectors []Selector) string {
 	var b strings.Builder
 	b.WriteString("[ ")
 	for _, s := range selectors {
-		attribute, value := "name", s.pattern
-		switch {
-		case s.exact != "":
-			attribute, value = "exact", s.exact
-		case s.tag:
-			attribute = "tag"
+		if s.isName() {
+			b.WriteString(nixString(s.terms[0].value) + " ")
+			continue
 		}
-		fmt.Fprintf(&b, "{ text = %s; %s = %s; } ", nixString(s.text), attribute, nixString(value))
+		fmt.Fprintf(&b, "{ text = %s; all = [ ", nixString(s.text))
+		for _, t := range s.terms {
+			fmt.Fprintf(&b, "{ text = %s; %s = %s; } ", nixString(t.text), t.kind, nixString(t.value))
+		}
+		b.WriteString("]; } ")
 	}
 	b.WriteString("]")
 	return b.String()
