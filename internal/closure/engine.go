@@ -302,11 +302,22 @@ const maxArguments = 1_200_000
 
 // realise has the host fetch what it lacks.
 func (e Engine) realise(ctx context.Context, h Host, job Job, c *cache, way *door, host preflight) error {
-	return e.fetch(ctx, h, job, host, config(c, way, host.caches), c.redact)
+	err := e.fetch(ctx, h, job, host, config(c, way, host.caches), c.redact)
+	var refused *refusal
+	if errors.As(err, &refused) {
+		return signatureHint(refused.said)
+	}
+	return err
 }
 
+// refusal is what a host says that fetched not all.
+type refusal struct{ said string }
+
+func (r *refusal) Error() string { return r.said }
+
 // fetch has the host fetch what it lacks from where the settings of Nix in config say.
-// redact takes secrets out of what the host says.
+// redact takes secrets out of what the host says. The error is a [*refusal] when the
+// host lacks something still.
 func (e Engine) fetch(ctx context.Context, h Host, job Job, host preflight, config string, redact func(string) string) error {
 	var text, answer bytes.Buffer
 	missing := strings.Join(host.missing, "\n")
@@ -322,7 +333,7 @@ func (e Engine) fetch(ctx context.Context, h Host, job Job, host preflight, conf
 		if said == "" {
 			said = "the host's store says neither why it fetched nothing nor that " + job.Toplevel + " is valid"
 		}
-		return signatureHint(said)
+		return &refusal{said}
 	}
 	return err
 }
@@ -402,5 +413,5 @@ func errorLines(text string) string {
 // of a store that is given one, and of one that fetches it.
 func aboutSignatures(line string) bool {
 	return strings.Contains(line, "lacks a signature") || strings.Contains(line, "lacks a valid signature") ||
-		strings.Contains(line, "is not signed by any of the keys")
+		strings.Contains(line, "not signed by any of the keys")
 }

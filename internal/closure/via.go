@@ -65,7 +65,11 @@ const byVia = "via cache"
 // can't be; then sent has a note of why, and it is the turn of the engine's own ways.
 func (e Engine) via(ctx context.Context, h Host, job Job, way *door, host preflight, sent *Sent) (done bool, err error) {
 	giveUp := func(why error) (bool, error) {
-		note := fmt.Sprintf("%v was of no use: %s; sending from here", e.Via, e.Via.redact(why.Error()))
+		said := e.Via.redact(why.Error())
+		if aboutSignatures(said) {
+			said += " (--via-cache-key has the hosts trust that cache's key)"
+		}
+		note := fmt.Sprintf("%v was of no use: %s; sending from here", e.Via, said)
 		sent.Notes = append(sent.Notes, note)
 		job.Progress(note)
 		return false, nil
