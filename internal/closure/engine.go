@@ -37,6 +37,9 @@ type Engine struct {
 	Compress Compression
 	// NoSubstitute keeps the host's own substituters out of it.
 	NoSubstitute bool
+	// Via, if not nil, is a binary cache of the operator's that hosts fetch from; only
+	// where that fails are the other ways taken.
+	Via *Via
 	// NoCheck lets a copy begin although space on the host seems short.
 	NoCheck bool
 
@@ -72,9 +75,10 @@ type Job struct {
 
 // Sent is what a copy came to.
 type Sent struct {
-	// By is what moved the paths: "cache" or "nix copy"; empty when none was missing.
+	// By is what moved the paths: "cache", "via cache" (the operator's) or "nix copy";
+	// empty when none was missing.
 	By string
-	// Why is why it was not the cache; empty when it was.
+	// Why is why it was nix copy; else empty.
 	Why string
 	// Paths is how many the closure has, Missing how many of them the host lacked;
 	// FromHere and FromCaches are where those came from. With nix copy only Paths and
@@ -94,6 +98,8 @@ func (s Sent) String() string {
 	switch {
 	case s.Missing == 0:
 		return "no path was missing"
+	case s.By == byVia:
+		return fmt.Sprintf("%d paths, %s unpacked, fetched by the host from caches", s.FromCaches, bytesText(s.MissingBytes))
 	case s.By != byCache:
 		return fmt.Sprintf("%d paths, %s unpacked, by %s, because %s", s.Missing, bytesText(s.MissingBytes), s.By, s.Why)
 	}
@@ -158,13 +164,18 @@ func (e Engine) Copy(ctx context.Context, h Host, job Job) (Sent, error) {
 		sent.Notes = append(sent.Notes, "a substituter of the host does not answer and was left out: "+cache)
 	}
 	if host.readOnly != "" {
-		return sent, fmt.Errorf("the host's store is on a read-only file system (mounted at %s)", host.readOnly)
+		return sent, errors.New(readOnlyStore(host.readOnly))
 	}
 	if why := host.tooSmall(sent.MissingBytes, files); why != "" && !e.NoCheck {
 		return sent, errors.New(why)
 	}
 	if sent.Missing == 0 {
 		return sent, nil
+	}
+	if e.Via != nil {
+		if done, err := e.via(ctx, h, job, way, host, &sent); done || err != nil {
+			return sent, err
+		}
 	}
 	switch {
 	case host.untrusted != "" && lacking != "":
@@ -199,7 +210,7 @@ func signedBy(p narinfo.NarInfo, keys []string) bool {
 // serve has the host fetch what it lacks, from the cache here and from its own.
 // fallback, if not empty, is why that can't be, and then nothing was sent.
 func (e Engine) serve(ctx context.Context, h Host, job Job, c *cache, way *door, host preflight, sent *Sent) (fallback string, err error) {
-	heard := &hearing{c: c, waits: job.Progress}
+	heard := &hearing{redact: c.redact, waits: job.Progress}
 	asking, done := context.WithCancel(ctx)
 	meter := newMeter(func() counts { return count(c, heard) }, *sent, func() string { return heldUp(asking, h) }, job.Progress)
 	defer meter.stop()

@@ -2,7 +2,6 @@ package closure
 
 import (
 	"bytes"
-	"fmt"
 	"regexp"
 	"strings"
 	"sync/atomic"
@@ -12,13 +11,15 @@ import (
 
 // hearing listens to the host's Nix while it fetches.
 type hearing struct {
-	c *cache
+	// own is the address of the cache here, as Nix writes it; empty when there is none.
+	own string
+	// redact takes secrets out of a text.
+	redact func(string) string
 	// caches is how many paths the host has begun to take from caches of its own.
 	caches atomic.Int64
 	// waits is told what Nix waits for.
 	waits func(string)
 
-	own  string // the address of the cache here, as Nix writes it
 	line bytes.Buffer
 	rest child.Tail // what else it said, for errors
 }
@@ -26,12 +27,10 @@ type hearing struct {
 // keptWords is how many bytes of what Nix says are kept for an error.
 const keptWords = 64 << 10
 
-// begin makes it ready for one command that fetches, through a door.
-func (h *hearing) begin(way *door) *hearing {
-	h.own = fmt.Sprintf("http://127.0.0.1:%d/", way.port)
+// begin makes it ready for one command that fetches.
+func (h *hearing) begin() {
 	h.line.Reset()
 	h.rest = child.Tail{Limit: keptWords}
-	return h
 }
 
 // end is what was said besides counted things.
@@ -61,11 +60,11 @@ func (h *hearing) take(line string) {
 	trimmed := strings.TrimSpace(line)
 	switch from := copying.FindStringSubmatch(line); {
 	case from != nil:
-		if !strings.HasPrefix(from[1], h.own) {
+		if h.own == "" || !strings.HasPrefix(from[1], h.own) {
 			h.caches.Add(1)
 		}
 	case strings.HasPrefix(trimmed, "waiting for "):
-		h.waits("the host's store is " + h.c.redact(trimmed))
+		h.waits("the host's store is " + h.redact(trimmed))
 	case strings.HasPrefix(line, "  /nix/store/"), strings.HasPrefix(line, "these "), strings.HasPrefix(line, "this "),
 		strings.HasPrefix(line, "don't know how to build these"), strings.Contains(line, fetchedOnly):
 		// What it is about to do, and that a derivation was fetched.

@@ -1,6 +1,7 @@
 package closure
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -39,8 +40,8 @@ error: some substitutes failed
 and no more`
 	for _, size := range []int{1, 7, len(said)} {
 		var waits []string
-		h := &hearing{c: &cache{token: "TOKEN"}, waits: func(text string) { waits = append(waits, text) }}
-		h.begin(&door{port: 4711})
+		h := &hearing{own: "http://127.0.0.1:4711/", redact: strings.ToUpper, waits: func(text string) { waits = append(waits, text) }}
+		h.begin()
 		for text := said; text != ""; {
 			n := min(size, len(text))
 			_, _ = h.Write([]byte(text[:n]))
@@ -52,7 +53,7 @@ and no more`
 		if got := h.caches.Load(); got != 2 {
 			t.Errorf("%d paths from other caches, want 2", got)
 		}
-		want := []string{"the host's store is waiting for lock on '/nix/store/33333333333333333333333333333333-other'"}
+		want := []string{"the host's store is WAITING FOR LOCK ON '/NIX/STORE/33333333333333333333333333333333-OTHER'"}
 		if diff := cmp.Diff(want, waits); diff != "" {
 			t.Errorf("waits (-want +got):\n%s", diff)
 		}

@@ -59,5 +59,5 @@ func errorLines(text string) string {
 // of a store that is given one, and of one that fetches it.
 func aboutSignatures(line string) bool {
 	return strings.Contains(line, "lacks a signature") || strings.Contains(line, "lacks a valid signature") ||
-		strings.Contains(line, "is not signed by any of the keys")
+		strings.Contains(line, "not signed by any of the keys")
 }

@@ -1,8 +1,8 @@
 package cli
 
 import (
+	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/spf13/pflag"
@@ -11,19 +11,19 @@ import (
 	"github.com/deploy-ssh/deploy-ssh/internal/flake"
 )
 
-// buildFlags are the flags of where systems are built and whether they stay.
-type buildFlags struct {
+// resultFlags are the flags of where the results of builds are and whether they stay.
+type resultFlags struct {
 	there bool
 	keep  string // a directory; empty when nothing is kept
 }
 
-func (f *buildFlags) add(flags *pflag.FlagSet) {
+func (f *resultFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.there, "build-on-target", false, "copy derivations and let each host build its own system, with its own settings of Nix")
 	flags.StringVar(&f.keep, "keep-result", "", "keep what was built from the garbage collector, by links result-NODE in `DIR` (default: the working directory)")
 	flags.Lookup("keep-result").NoOptDefVal = "."
 }
 
-func (f *buildFlags) check(goal deploy.Goal) error {
+func (f *resultFlags) check(goal deploy.Goal) error {
 	switch {
 	case f.there && goal == deploy.GoalBuild:
 		return usageError{fmt.Errorf("--build-on-target with --goal build: that goal contacts no host (push is the one that builds there and activates nothing)")}
@@ -34,7 +34,7 @@ func (f *buildFlags) check(goal deploy.Goal) error {
 }
 
 // here are the nodes whose systems are built on the deployer.
-func (f *buildFlags) here(nodes []flake.Node) []flake.Node {
+func (f *resultFlags) here(nodes []flake.Node) []flake.Node {
 	if !f.there {
 		return nodes
 	}
@@ -47,15 +47,14 @@ func (f *buildFlags) here(nodes []flake.Node) []flake.Node {
 	return rest
 }
 
-// links are the links that keep what was built, by path, each with its store path.
-func (f *buildFlags) links(p Process, nodes []flake.Node, failed map[string]error) map[string]string {
-	dir := f.keep
-	if !filepath.IsAbs(dir) {
-		base := p.Dir
-		if base == "" {
-			base, _ = os.Getwd() // without one Nix itself complains
-		}
-		dir = filepath.Join(base, dir)
+// kept keeps what was built for nodes. failed has those for which nothing was.
+func (f *resultFlags) kept(ctx context.Context, p Process, nodes []flake.Node, failed map[string]error) error {
+	if f.keep == "" {
+		return nil
+	}
+	dir, err := filepath.Abs(p.path(f.keep))
+	if err != nil {
+		return err
 	}
 	links := map[string]string{}
 	for _, n := range nodes {
@@ -63,5 +62,5 @@ func (f *buildFlags) links(p Process, nodes []flake.Node, failed map[string]erro
 			links[filepath.Join(dir, "result-"+n.Name)] = n.Toplevel
 		}
 	}
-	return links
+	return flake.Builder{Runner: p.local()}.Keep(ctx, links)
 }
