@@ -1,6 +1,7 @@
 package closure
 
 import (
+	"context"
 	"io"
 	"net"
 	"net/http"
@@ -28,7 +29,9 @@ func TestCopiesSideBySide(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(s.serve(t.Context(), listener))
-		return s, &http.Client{Transport: &http.Transport{Dial: func(string, string) (net.Conn, error) { return net.Dial("unix", socket) }}}
+		return s, &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		}}}
 	}
 	// It asks for more than there are packers and reads nothing of the answers.
 	deaf, stalled := client()
