@@ -33,12 +33,12 @@ type mapFlags struct {
 func (f *mapFlags) add(flags *pflag.FlagSet, jsonMeaning string) {
 	flags.BoolVar(&f.json, "json", false, jsonMeaning)
 	flags.StringArrayVar(&f.on, "on", nil, "only these nodes: `NAME,GLOB,@TAG`, as @a&@b what is both, - for names on standard input; may be repeated. The order stays the map's")
-	flags.StringArrayVar(&f.exclude, "exclude", nil, "all but these nodes, as for --on")
+	flags.StringArrayVar(&f.exclude, "exclude", nil, "all but these nodes: `NAME,GLOB,@TAG`, as for --on")
 	flags.BoolVar(&f.noProgress, "no-progress", false, "leave out what Nix and the hosts print meanwhile")
 	flags.BoolVar(&f.impure, "impure", false, "let the evaluation read the deployer's environment (as nix)")
 	flags.BoolVar(&f.showTrace, "show-trace", false, "show Nix's trace of evaluation errors (as nix)")
 	flags.StringArrayVar(&f.optionItems, "option", nil, "a setting of Nix, `NAME VALUE` (as nix) or NAME=VALUE; may be repeated")
-	flags.StringVarP(&f.clientConfig, "ssh-config", "F", "", "ssh client configuration for every connection, in place of "+settings.KeyConfig)
+	flags.StringVarP(&f.clientConfig, "ssh-config", "F", "", "ssh client configuration `FILE` for every connection, in place of "+settings.KeyConfig)
 	flags.DurationVar(&f.evalTimeout, "eval-timeout", flake.EvaluationLimit, "how long the evaluation may take")
 	f.identities.add(flags)
 }

@@ -159,7 +159,7 @@ func (e Engine) Copy(ctx context.Context, h Host, job Job) (Sent, error) {
 		sent.Notes = append(sent.Notes, "a substituter of the host does not answer and was left out: "+cache)
 	}
 	if host.readOnly != "" {
-		return sent, fmt.Errorf("the host's store is on a read-only file system (mounted at %s)", host.readOnly)
+		return sent, errors.New(readOnlyStore(host.readOnly))
 	}
 	if why := host.tooSmall(sent.MissingBytes, files); why != "" && !e.NoCheck {
 		return sent, errors.New(why)

@@ -42,6 +42,11 @@ func (d *deployment) connect(ctx context.Context) step {
 		}
 		d.system = system
 	}
+	return d.reach(ctx)
+}
+
+// reach connects to the host, whatever system it is to get.
+func (d *deployment) reach(ctx context.Context) step {
 	if d.fleet.Open != nil {
 		transport, err := d.fleet.Open(ctx, d.node)
 		if err != nil {
@@ -105,6 +110,9 @@ func (d *deployment) known(probe func(context.Context) step) func(context.Contex
 			if other := d.fleet.machines.twin(id, d.node.Name); other != "" {
 				return end(verdict.WrongHost, fmt.Sprintf("it has the machine id %s, and so had the host of node %s in this run: two nodes lead to one machine, or one is a copy of the other", id, other))
 			}
+		}
+		if why := d.moved(s); why != "" {
+			return end(verdict.Stale, why)
 		}
 		return d.slow(s)
 	}

@@ -31,6 +31,8 @@ type Record struct {
 	Result *Result `json:"result,omitempty"`
 	// Status is what a host was seen to be, where that is all that was asked.
 	Status *Status `json:"status,omitempty"`
+	// Planned is what an apply would do to a node, where that is all that was asked.
+	Planned *Planned `json:"planned,omitempty"`
 	// Summary closes the stream.
 	Summary *Summary `json:"summary,omitempty"`
 }

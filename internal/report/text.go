@@ -30,8 +30,12 @@ type Text struct {
 	// NoProgress drops progress records.
 	NoProgress bool
 
+	// Width is that of the terminal that Out is; 0 means that it is none.
+	Width int
+
 	results  []Result
 	statuses []Status
+	planned  []Planned
 }
 
 // Handle implements [Handler].
@@ -73,6 +77,9 @@ func (t *Text) Handle(r Record) error {
 		return t.result(*r.Result)
 	case r.Status != nil:
 		t.statuses = append(t.statuses, *r.Status)
+		return nil
+	case r.Planned != nil:
+		t.planned = append(t.planned, *r.Planned)
 		return nil
 	case r.Summary != nil:
 		return t.summary(*r.Summary)
@@ -119,6 +126,10 @@ func (t *Text) result(r Result) error {
 func (t *Text) summary(s Summary) error {
 	if len(t.statuses) > 0 {
 		_, err := io.WriteString(t.Out, statusTable(t.statuses, s))
+		return err
+	}
+	if len(t.planned) > 0 {
+		_, err := io.WriteString(t.Out, plannedText(t.planned, s, t.Width))
 		return err
 	}
 	var b strings.Builder
