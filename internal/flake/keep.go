@@ -51,6 +51,8 @@ type kept struct {
 	// options are settings as arguments.
 	options []string
 	source  source
+	// content is a hash of our own over the files of local Git trees.
+	content [sha256.Size]byte
 	// parts is all that an answer depends on but the expression.
 	parts [][]byte
 	// before is what the source's files looked like before the first evaluation of
@@ -122,13 +124,25 @@ func (k Keep) open(ctx context.Context, run child.Runner, r Request) (*kept, err
 	if opened.source, err = readSource(metadata); err != nil {
 		return nil, err
 	}
+	for _, path := range opened.source.flakes {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		if err := checkFlake(string(text)); err != nil {
+			return nil, err
+		}
+	}
+	if opened.content, err = contentOf(ctx, run, opened.source.repositories); err != nil {
+		return nil, err
+	}
 	arguments, err := json.Marshal([][]string{r.flags(), r.Args})
 	if err != nil {
 		return nil, err
 	}
 	opened.parts = [][]byte{
 		version, program, settings, answered, nixEnvironment(k.Env),
-		metadata, arguments, []byte(attribute), nix.Schema,
+		metadata, opened.content[:], arguments, []byte(attribute), nix.Schema,
 	}
 	if opened.cache, err = evalcache.Open(k.Base); err != nil {
 		return nil, untrusted{err}
@@ -258,11 +272,15 @@ func (k *kept) keep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	content, err := contentOf(ctx, k.run, k.source.repositories)
+	if err != nil {
+		return err
+	}
 	now, err := lookAt(ctx, k.source.trees)
 	if err != nil {
 		return err
 	}
-	if now != *k.before || !bytes.Equal(metadata, k.source.document) {
+	if now != *k.before || content != k.content || !bytes.Equal(metadata, k.source.document) {
 		return errors.New("the flake changed while it was evaluated")
 	}
 	for key, a := range k.fresh {

@@ -239,6 +239,16 @@ func TestKeptEvaluationOfGitTrees(t *testing.T) {
 	k.expect("an added file", true, "one", nil)
 	k.git("commit", "-qm", "same map, other revision")
 	k.expect("another revision", true, "one", nil)
+	// Git calls the tree clean, and newer Nix evaluates what is in it.
+	k.git("update-index", "--skip-worktree", "name")
+	k.write("name", "one!")
+	k.evaluate(nil)
+	k.write("name", "one?")
+	if m, evaluated := k.evaluate(nil); !evaluated {
+		t.Errorf("an edit that Git was told to overlook: %+v", m.Evaluation)
+	}
+	k.git("update-index", "--no-skip-worktree", "name")
+	k.git("checkout", "-q", "name")
 	// A linked worktree keeps its HEAD elsewhere.
 	linked := filepath.Join(k.store.Runner.Dir, "linked")
 	k.git("worktree", "add", "-q", linked)
@@ -363,6 +373,16 @@ func TestNotKept(t *testing.T) {
 			if !evaluated || !strings.Contains(m.Evaluation.Unkept, test.why) || len(m.Evaluation.Warnings) > 0 {
 				t.Errorf("%s: evaluated %v, %+v", test.what, evaluated, m.Evaluation)
 			}
+		}
+	}
+	// Nix's answer to what its settings are doesn't know those of the flake.
+	k.write("flake.nix", `{ nixConfig.pure-eval = false; outputs = _: { nodes = [ { name = "web"; toplevel = derivation {
+	  name = "web"; system = "`+nixtest.Platform()+`"; builder = builtins.getEnv "FROM_OUTSIDE" + "/bin/sh"; }; } ]; }; }`)
+	for _, value := range []string{"one", "two"} {
+		k.run.Runner = child.Local{Env: append(k.store.Runner.Env, "FROM_OUTSIDE="+value), Dir: k.store.Runner.Dir}
+		m, evaluated := k.evaluate(func(r *Request) { r.Options = [][2]string{{"accept-flake-config", "true"}} })
+		if !evaluated || !strings.Contains(m.Evaluation.Unkept, "flake.nix mentions the setting pure-eval") {
+			t.Errorf("impure by its own settings: evaluated %v, %+v", evaluated, m.Evaluation)
 		}
 	}
 	base := k.keep.Base

@@ -19,13 +19,18 @@ type source struct {
 	// trees are the local files and folders that the flake and its inputs are read
 	// from, outside the store, where they can change.
 	trees []string
+	// repositories are those of the trees that Git knows the files of.
+	repositories []string
+	// flakes are where flake.nix is: in the copy of the source in the store, and in a
+	// local source.
+	flakes []string
 	// store is the directory of the store.
 	store string
 }
 
 // lockedRef is a flake reference that Nix has locked.
 type lockedRef struct {
-	Type, URL, Path, Rev, NarHash string
+	Type, URL, Path, Dir, Rev, NarHash string
 }
 
 // readSource reads Nix's answer. The error says which source has no name for its
@@ -56,8 +61,16 @@ func readSource(answer []byte) (source, error) {
 	if !filepath.IsAbs(doc.Path) {
 		return source{}, errors.New("Nix has no copy of the flake in the store")
 	}
-	s := source{document: answer, store: filepath.Dir(doc.Path)}
-	s.watch(doc.Locked)
+	s := source{document: answer, store: filepath.Dir(doc.Path), flakes: []string{filepath.Join(doc.Path, doc.Locked.Dir, "flake.nix")}}
+	place, local := doc.Locked.local()
+	switch {
+	case !local:
+	case doc.Locked.Type != "git" && doc.Locked.Type != "path":
+		return source{}, fmt.Errorf("the flake is a local source of the type %s", doc.Locked.Type)
+	default:
+		s.flakes = append(s.flakes, filepath.Join(place, doc.Locked.Dir, "flake.nix"))
+		s.watch(place, doc.Locked)
+	}
 	for _, name := range slices.Sorted(maps.Keys(doc.Locks.Nodes)) {
 		input := doc.Locks.Nodes[name]
 		if name == doc.Locks.Root || input.Locked.isRelative() && input.Parent != nil {
@@ -66,27 +79,54 @@ func readSource(answer []byte) (source, error) {
 		if input.Locked.NarHash == "" {
 			return source{}, fmt.Errorf("Nix has no content hash of the input %s", name)
 		}
-		s.watch(input.Locked)
+		if place, local := input.Locked.local(); local && input.Locked.Rev == "" {
+			s.watch(place, input.Locked)
+		}
 	}
 	return s, nil
 }
 
 func (r lockedRef) isRelative() bool { return r.Type == "path" && !filepath.IsAbs(r.Path) }
 
-// watch adds the place of a local source. That of a committed revision is watched
-// as well: which revision it is depends on where HEAD is.
-func (s *source) watch(r lockedRef) {
+// local returns the place of a source on this machine.
+func (r lockedRef) local() (string, bool) {
 	place := r.Path
 	if r.Type != "path" {
 		u, err := url.Parse(r.URL)
 		if err != nil || u.Scheme != "file" {
-			return
+			return "", false
 		}
 		place = u.Path
 	}
-	if filepath.IsAbs(place) && !strings.HasPrefix(place, s.store+"/") && !slices.Contains(s.trees, place) {
-		s.trees = append(s.trees, place)
+	return place, filepath.IsAbs(place)
+}
+
+// watch adds a local source, unless it lies in the store, where nothing changes.
+func (s *source) watch(place string, r lockedRef) {
+	if strings.HasPrefix(place, s.store+"/") || slices.Contains(s.trees, place) {
+		return
 	}
+	s.trees = append(s.trees, place)
+	if r.Type == "git" {
+		s.repositories = append(s.repositories, place)
+	}
+}
+
+// unsettling are settings that no flake's own settings (nixConfig) may set. Where these are
+// accepted they change how Nix evaluates, and `nix config show` doesn't know of them:
+// with pure-eval false, getEnv reads the environment.
+var unsettling = []string{"pure-eval", "allow-unsafe-native-code-during-evaluation", "plugin-files"}
+
+// checkFlake looks for these settings in flake.nix, where they can only be constants.
+func checkFlake(text string) error {
+	// In a quoted name Nix reads \- as -.
+	text = strings.ReplaceAll(text, `\`, "")
+	for _, setting := range unsettling {
+		if strings.Contains(text, setting) {
+			return fmt.Errorf("flake.nix mentions the setting %s", setting)
+		}
+	}
+	return nil
 }
 
 // readSettings says why Nix's settings, as JSON, forbid to take one evaluation

@@ -3,7 +3,9 @@ package flake
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,6 +13,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/deploy-ssh/deploy-ssh/internal/child"
 )
 
 // maxWatched bounds the number of files that are looked at.
@@ -83,4 +87,58 @@ func worktree(file string) (string, error) {
 		place = filepath.Join(filepath.Dir(file), place)
 	}
 	return place, nil
+}
+
+// contentOf is a hash of the files that Git knows of, as they are in the trees. Nix has
+// one, too, but newer versions (seen with 2.34) remember it by the revision where Git calls a tree
+// clean, and evaluate what is in the tree: another content where a file is marked as
+// assume-unchanged or skip-worktree, or a submodule has another commit.
+func contentOf(ctx context.Context, run child.Runner, repositories []string) ([sha256.Size]byte, error) {
+	h := sha256.New()
+	for _, tree := range repositories {
+		result, err := run.Run(ctx, child.Command{
+			Name: "git", Args: []string{"-C", tree, "ls-files", "-z", "--cached", "--recurse-submodules"}, Subject: "git ls-files",
+		})
+		if err != nil {
+			return [sha256.Size]byte{}, err
+		}
+		for name := range strings.SplitSeq(strings.TrimSuffix(string(result.Stdout), "\x00"), "\x00") {
+			if ctx.Err() != nil {
+				return [sha256.Size]byte{}, context.Cause(ctx)
+			}
+			if err := hashFile(h, tree, name); err != nil {
+				return [sha256.Size]byte{}, err
+			}
+		}
+	}
+	return [sha256.Size]byte(h.Sum(nil)), nil
+}
+
+// hashFile adds what a source's copy in the store has of a file.
+func hashFile(h io.Writer, tree, name string) error {
+	path := filepath.Join(tree, name)
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		fmt.Fprintf(h, "%q is gone\n", name)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(h, "%q %v %v %d\n", name, info.Mode().Type(), info.Mode()&0o100 != 0, info.Size())
+	switch {
+	case info.Mode()&fs.ModeSymlink != 0:
+		target, err := os.Readlink(path)
+		fmt.Fprintf(h, "%q\n", target)
+		return err
+	case info.Mode().IsRegular():
+		file, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = file.Close() }()
+		_, err = io.Copy(h, file)
+		return err
+	}
+	return nil
 }
