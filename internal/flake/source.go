@@ -53,13 +53,13 @@ func readSource(answer []byte) (source, error) {
 		return source{}, fmt.Errorf("the answer of nix flake metadata: %w", err)
 	}
 	if doc.Locked.NarHash == "" {
-		return source{}, errors.New("Nix has no content hash of the flake")
+		return source{}, errors.New("no content hash of the flake in the answer of Nix")
 	}
 	if _, ok := doc.Locks.Nodes[doc.Locks.Root]; !ok {
-		return source{}, errors.New("Nix names no locked inputs of the flake")
+		return source{}, errors.New("no locked inputs of the flake in the answer of Nix")
 	}
 	if !filepath.IsAbs(doc.Path) {
-		return source{}, errors.New("Nix has no copy of the flake in the store")
+		return source{}, errors.New("no copy of the flake in the store in the answer of Nix")
 	}
 	s := source{document: answer, store: filepath.Dir(doc.Path), flakes: []string{filepath.Join(doc.Path, doc.Locked.Dir, "flake.nix")}}
 	place, local := doc.Locked.local()
@@ -77,7 +77,7 @@ func readSource(answer []byte) (source, error) {
 			continue
 		}
 		if input.Locked.NarHash == "" {
-			return source{}, fmt.Errorf("Nix has no content hash of the input %s", name)
+			return source{}, fmt.Errorf("no content hash of the input %s in the answer of Nix", name)
 		}
 		if place, local := input.Locked.local(); local && input.Locked.Rev == "" {
 			s.watch(place, input.Locked)
@@ -134,7 +134,7 @@ func checkFlake(text string) error {
 func readSettings(answer []byte) error {
 	var settings map[string]struct{ Value any }
 	if err := json.Unmarshal(answer, &settings); err != nil {
-		return fmt.Errorf("Nix's settings: %w", err)
+		return fmt.Errorf("the settings of Nix: %w", err)
 	}
 	if pure, _ := settings["pure-eval"].Value.(bool); !pure {
 		return errors.New("evaluation isn't pure (pure-eval)")
@@ -146,10 +146,10 @@ func readSettings(answer []byte) error {
 	case nil:
 	case []any:
 		if len(plugins) > 0 {
-			return errors.New("Nix has plugins (plugin-files)")
+			return errors.New("there are plugins of Nix (plugin-files)")
 		}
 	default:
-		return errors.New("Nix has plugins (plugin-files)")
+		return errors.New("there are plugins of Nix (plugin-files)")
 	}
 	return nil
 }

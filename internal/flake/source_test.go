@@ -75,7 +75,7 @@ func TestReadSettings(t *testing.T) {
 		{`{"pure-eval":{"value":true},"allow-unsafe-native-code-during-evaluation":{"value":true}}`, "may run programs"},
 		{`{"pure-eval":{"value":true},"plugin-files":{"value":["/x.so"]}}`, "plugins"},
 		{`{"pure-eval":{"value":true},"plugin-files":{"value":"/x.so"}}`, "plugins"},
-		{`pure-eval = true`, "Nix's settings"},
+		{`pure-eval = true`, "the settings of Nix"},
 	} {
 		err := readSettings([]byte(test.answer))
 		if (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
