@@ -62,5 +62,5 @@ func (f *resultFlags) kept(ctx context.Context, p Process, nodes []flake.Node, f
 			links[filepath.Join(dir, "result-"+n.Name)] = n.Toplevel
 		}
 	}
-	return flake.Builder{Runner: p.local()}.Keep(ctx, links)
+	return flake.Builder{Runner: p.local()}.Link(ctx, links)
 }
