@@ -102,15 +102,19 @@ type Phase struct {
 	Detail string `json:"detail,omitempty"`
 	// Notes are true things that changed nothing.
 	Notes []string `json:"notes,omitempty"`
+	// Cache says of an evaluation what became of it in the cache: "hit" when nothing was
+	// evaluated, "miss", or "off: " and why.
+	Cache string `json:"cache,omitempty"`
 	// Copied is what was sent, in a copy phase that had anything to send.
 	Copied *Copied `json:"copied,omitempty"`
 }
 
 // Copied counts a copy.
 type Copied struct {
-	// By is what moved the paths: "cache", the deployer's own, or "nix copy".
+	// By is what moved the paths: "cache", the deployer's own, "via cache", the
+	// operator's, or "nix copy".
 	By string `json:"by"`
-	// Why is why it was not the cache; empty when it was.
+	// Why is why it was nix copy; else empty.
 	Why string `json:"why,omitempty"`
 	// Paths is how many the closure has, Missing how many of them the host lacked;
 	// FromHere and FromCaches are where those came from, unknown with nix copy.
