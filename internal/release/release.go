@@ -138,7 +138,7 @@ func (d Dist) build(ctx context.Context, t Target) ([]byte, error) {
 		"-ldflags", "-s -w -buildid= -X github.com/deploy-ssh/deploy-ssh/internal/cli.Version="+d.Version,
 		"-o", out, "./cmd/deploy-ssh")
 	build.Dir = d.Source
-	build.Env = append(append(os.Environ(), d.Env...), "CGO_ENABLED=0", "GOFLAGS=", "GOOS="+t.OS, "GOARCH="+t.Arch)
+	build.Env = append(append(os.Environ(), d.Env...), "CGO_ENABLED=0", "GOOS="+t.OS, "GOARCH="+t.Arch)
 	if said, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("building for %s/%s: %w\n%s", t.OS, t.Arch, cmp.Or(context.Cause(ctx), err), said)
 	}

@@ -164,7 +164,11 @@ func TestDist(t *testing.T) {
 	for _, name := range []string{"go.mod", "go.sum", "LICENSE", "README.md", "CHANGELOG.md"} {
 		copyFile(t, filepath.Join("../..", name), filepath.Join(other, name))
 	}
-	for _, name := range []string{"cmd", "internal", "nix", "docs"} {
+	copied := []string{"cmd", "internal", "nix", "docs"}
+	if _, err := os.Stat("../../vendor"); err == nil {
+		copied = append(copied, "vendor") // as Nix builds it
+	}
+	for _, name := range copied {
 		if err := os.CopyFS(filepath.Join(other, name), os.DirFS(filepath.Join("../..", name))); err != nil {
 			t.Fatal(err)
 		}
