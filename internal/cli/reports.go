@@ -52,6 +52,15 @@ func reportDir(p Process, given string) (string, error) {
 	return "", errors.New("neither XDG_STATE_HOME nor HOME is an absolute path; --report DIR names a directory")
 }
 
+// start has the run's records kept and, where that is asked, the map narrowed to what
+// earlier runs have left to do.
+func (f *reportFlags) start(p Process, out *output, m *mapFlags, head history.Head) {
+	f.keep(p, out, head)
+	if f.retry {
+		m.retry = func() ([]history.Run, error) { return f.retryable(p, head) }
+	}
+}
+
 // keep has the run's records kept. That none can be is no reason not to deploy.
 func (f *reportFlags) keep(p Process, out *output, head history.Head) {
 	if f.none {

@@ -99,7 +99,7 @@ func Load(dir string, run Run) (Run, error) {
 			return loaded, err
 		}
 	}
-	return Run{}, fmt.Errorf("reading the report %s: it is gone", run.Name)
+	return Run{}, fmt.Errorf("reading the report %s: %w", run.Name, fs.ErrNotExist)
 }
 
 // list is the names of the reports' files, the newest first.

@@ -14,11 +14,12 @@ import (
 )
 
 // Writer is a [report.Handler] that keeps a run in a directory. There is no file before
-// the run knows its nodes, so one that ends before that leaves none.
+// the first node's turn, so a run that ends before that, with an error of the map or
+// the settings, leaves none.
 type Writer struct {
 	dir     string
 	head    Head
-	pending []byte   // what came before the nodes were known
+	pending []byte   // what came before the first node's turn
 	file    *os.File // nil before that, and after the end
 }
 
@@ -46,7 +47,7 @@ func (w *Writer) Handle(r report.Record) error {
 	text = password.ReplaceAll(text, []byte("${1}…@"))
 	if w.file == nil {
 		w.pending = append(w.pending, text...)
-		if r.Plan == nil || len(r.Plan.Nodes) == 0 {
+		if r.Announce == nil && r.Result == nil && (r.Phase == nil || r.Phase.Node == "") {
 			return nil
 		}
 		return w.open()
