@@ -2,7 +2,7 @@
 GO ?= go
 RIG = $(GO) run ./tests/rig/cmd/rig
 
-.PHONY: build test demo faults bench deps fmt lint fuzz
+.PHONY: build test demo faults bench deps docs fmt lint fuzz
 
 build: ## the program, in bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/deploy-ssh ./cmd/deploy-ssh
@@ -25,6 +25,9 @@ bench: deps ## copies by deploy-ssh and by Nix over three links; half an hour, o
 
 deps: ## what this machine lacks, and the hosts' root file system
 	$(RIG) deps
+
+docs: ## man pages, the reference and the tables of the guides, from the program
+	$(GO) run ./internal/docs/cmd/docs
 
 fmt:
 	gofmt -w .

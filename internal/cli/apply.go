@@ -12,6 +12,7 @@ import (
 
 	"github.com/deploy-ssh/deploy-ssh/internal/flake"
 	"github.com/deploy-ssh/deploy-ssh/internal/report"
+	"github.com/deploy-ssh/deploy-ssh/internal/settings"
 	"github.com/deploy-ssh/deploy-ssh/internal/ssh"
 )
 
@@ -26,6 +27,7 @@ type applyFlags struct {
 
 func (f *applyFlags) add(flags *pflag.FlagSet) {
 	f.mapFlags.add(flags, "print the records of the run as JSON lines instead of the table")
+	f.addSystems(flags)
 	f.switchFlags.add(flags)
 	flags.BoolVarP(&f.logs, "print-build-logs", "L", false, "show builders' output as it comes (as nix)")
 	flags.DurationVar(&f.buildTimeout, "build-timeout", flake.BuildLimit, "how long the build of all systems may take")
@@ -53,7 +55,8 @@ func newApply(p Process) *cobra.Command {
 		Short: "Deploy the nodes of a map, one at a time, in list order (the default verb)",
 		Args:  refAndNixArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.run(cmd.Context(), p, args[0], args[1:])
+			ref, nixArgs := source(args)
+			return f.run(cmd.Context(), p, ref, nixArgs)
 		},
 	}
 	f.add(cmd.Flags())
@@ -67,7 +70,7 @@ func (f *applyFlags) run(ctx context.Context, p Process, ref string, nixArgs []s
 		return err
 	}
 	out := newOutput(p, f.json, f.noProgress, f.verbose)
-	out.emit(report.Record{Run: &report.Run{Protocol: report.Protocol, Version: Version, Time: began, Source: ref}})
+	out.emit(report.Record{Run: &report.Run{Protocol: report.Protocol, Version: Version, Time: began, Source: or(ref, settings.KeyNodes)}})
 
 	m, err := f.ready(ctx, p, out, flake.Request{Ref: ref, Args: nixArgs})
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/deploy-ssh/deploy-ssh/internal/child"
-	"github.com/deploy-ssh/deploy-ssh/internal/nearest"
 	"github.com/deploy-ssh/deploy-ssh/internal/schema"
 	"github.com/deploy-ssh/deploy-ssh/internal/settings"
 )
@@ -110,7 +109,7 @@ const maxArgument = 128<<10 - 1
 func (e Evaluator) ask(ctx context.Context, r Request, toplevels string) (document, error) {
 	args := append([]string{"eval", "--json"}, features...)
 	args = append(args, r.flags()...)
-	text := expression(toplevels, r.Include, r.Exclude)
+	text := expression(toplevels, r.Include, r.Exclude, r.Given)
 	if len(text) > maxArgument {
 		return document{}, &MapError{Ref: r.Ref, Cause: fmt.Errorf(
 			"the selection of %d names and patterns is too long for Nix's command line; select with a glob or a tag", len(r.Include)+len(r.Exclude))}
@@ -217,12 +216,8 @@ func decode(ref string, answer []byte) (document, error) {
 		problems = append(problems, settings.Problem{Source: ref, Path: p.Path, Text: p.Text})
 	}
 	for i, selector := range doc.Unmatched {
-		hint := ""
-		// Each compares with every name, and nobody reads more.
-		if i < 20 {
-			hint = nearest.Hint(selector, list)
-		}
-		problems = append(problems, settings.Problem{Source: ref, Text: fmt.Sprintf("%q selects no node%s", selector, hint)})
+		// A hint compares with every name, and nobody reads more.
+		problems = append(problems, settings.Problem{Source: ref, Text: unmatched(selector, i < 20, list, doc.Nodes)})
 	}
 	if len(problems) > 0 {
 		return document{}, &MapError{Ref: ref, Problems: problems}

@@ -29,6 +29,9 @@ type Request struct {
 	Ref string
 	// Include and Exclude select nodes; Include nil selects all.
 	Include, Exclude []Selector
+	// Given are names of nodes whose systems are not evaluated, because the caller
+	// has them from elsewhere.
+	Given []string
 	// SettingsOnly leaves all systems alone: no node has a toplevel or an
 	// EvalError then. It is for what looks at settings, and quick.
 	SettingsOnly bool

@@ -40,7 +40,8 @@ type Run struct {
 	Protocol int       `json:"protocol"`
 	Version  string    `json:"version"`
 	Time     time.Time `json:"time"`
-	// Source is the flake reference of the node map.
+	// Source is the flake reference of the node map, or the environment variable that
+	// has the nodes where there is no flake.
 	Source string `json:"source"`
 }
 

@@ -78,7 +78,7 @@ func TestOneUser(t *testing.T) {
 		module + "internal/facts":    {"internal/deploy", "internal/activate"},
 		module + "internal/deploy":   {"internal/cli"},
 		"os/exec":                    {"internal/child", "internal/ssh", "internal/cli"},
-		"github.com/spf13/cobra":     {"internal/cli", "tests/rig/cmd/rig"},
+		"github.com/spf13/cobra":     {"internal/cli", "internal/docs", "tests/rig/cmd/rig"},
 	} {
 		for name, p := range all {
 			if slices.Contains(p.Imports, imported) && !slices.Contains(users, name) &&
