@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/deploy-ssh/deploy-ssh/internal/flake"
+	"github.com/deploy-ssh/deploy-ssh/internal/history"
 	"github.com/deploy-ssh/deploy-ssh/internal/plan"
 	"github.com/deploy-ssh/deploy-ssh/internal/report"
 	"github.com/deploy-ssh/deploy-ssh/internal/settings"
@@ -22,11 +23,16 @@ import (
 // mapFlags are the flags of every verb that reads a node map.
 type mapFlags struct {
 	json, noProgress, impure, showTrace bool
+	noEvalCache                         bool
 	optionItems                         []string
 	on, exclude, storePaths             []string
 	clientConfig                        string
 	evalTimeout                         time.Duration
 	identities                          identityFlags
+	// retry are the runs that tell which nodes are left to do; nil where all are to be done.
+	retry func() ([]history.Run, error)
+	// notes are what there is to say about the selection.
+	notes []string
 }
 
 // add adds the flags; jsonMeaning says what --json prints.
@@ -36,6 +42,7 @@ func (f *mapFlags) add(flags *pflag.FlagSet, jsonMeaning string) {
 	flags.StringArrayVar(&f.exclude, "exclude", nil, "all but these nodes: `NAME,GLOB,@TAG`, as for --on")
 	flags.BoolVar(&f.noProgress, "no-progress", false, "leave out what Nix and the hosts print meanwhile")
 	flags.BoolVar(&f.impure, "impure", false, "let the evaluation read the deployer's environment (as nix)")
+	flags.BoolVar(&f.noEvalCache, "no-eval-cache", false, "evaluate even what an earlier run has evaluated, and keep nothing for later runs")
 	flags.BoolVar(&f.showTrace, "show-trace", false, "show Nix's trace of evaluation errors (as nix)")
 	flags.StringArrayVar(&f.optionItems, "option", nil, "a setting of Nix, `NAME VALUE` (as nix) or NAME=VALUE; may be repeated")
 	flags.StringVarP(&f.clientConfig, "ssh-config", "F", "", "ssh client configuration `FILE` for every connection, in place of "+settings.KeyConfig)
@@ -84,6 +91,11 @@ func (f *mapFlags) load(ctx context.Context, p Process, out *output, r flake.Req
 		return m, err
 	}
 	r.Options, r.Impure, r.ShowTrace = m.options, f.impure, f.showTrace
+	if f.retry != nil {
+		if err := f.narrow(ctx, p, out, env, &r, systems); err != nil {
+			return m, err
+		}
+	}
 	if m.nodes, m.work, err = f.plan(ctx, p, out, env, r, systems); err != nil {
 		return m, err
 	}
@@ -128,7 +140,7 @@ func (f *mapFlags) plan(ctx context.Context, p Process, out *output, env setting
 	if err != nil {
 		return nil, plan.Plan{}, err
 	}
-	planned := &report.Plan{Notes: work.Notes}
+	planned := &report.Plan{Notes: slices.Concat(f.notes, work.Notes)}
 	for _, n := range work.Nodes {
 		planned.Nodes = append(planned.Nodes, n.Name)
 	}
@@ -151,7 +163,14 @@ func (f *mapFlags) nodeMap(ctx context.Context, p Process, out *output, env sett
 	if err != nil {
 		return m, err
 	}
-	out.emit(report.Record{Phase: &report.Phase{Time: time.Now(), Name: report.Evaluate, OK: true, Seconds: time.Since(began).Seconds()}})
+	phase := &report.Phase{
+		Time: time.Now(), Name: report.Evaluate, OK: true, Seconds: time.Since(began).Seconds(),
+		Cache: f.cacheUse(m.Evaluation), Notes: m.Evaluation.Warnings,
+	}
+	if m.Evaluation.Cached {
+		phase.Detail = "evaluation: cached"
+	}
+	out.emit(report.Record{Phase: phase})
 	return m, override(m, systems)
 }
 
@@ -169,7 +188,7 @@ func (f *mapFlags) evaluate(ctx context.Context, p Process, out *output, r flake
 		shown[text] = true
 	}
 	r.Stderr = progress
-	m, err := flake.Evaluator{Runner: p.local(), Limit: f.evalTimeout}.Evaluate(ctx, r)
+	m, err := flake.Evaluator{Runner: p.local(), Limit: f.evalTimeout, Keep: f.keep(p)}.Evaluate(ctx, r)
 	progress.Flush()
 	return m, err
 }
