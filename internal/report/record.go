@@ -31,6 +31,10 @@ type Record struct {
 	Result *Result `json:"result,omitempty"`
 	// Status is what a host was seen to be, where that is all that was asked.
 	Status *Status `json:"status,omitempty"`
+	// Output is what a command printed that was asked for by itself.
+	Output *Output `json:"output,omitempty"`
+	// Exec closes a node where a command was all that was asked.
+	Exec *Exec `json:"exec,omitempty"`
 	// Planned is what an apply would do to a node, where that is all that was asked.
 	Planned *Planned `json:"planned,omitempty"`
 	// Summary closes the stream.
