@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -127,6 +128,26 @@ func TestPlanFits(t *testing.T) {
 	}
 	if text := plannedText([]Planned{many}, Summary{}, 0); !strings.Contains(text, "p39,\n              and 40 more") || strings.Contains(text, "p40") {
 		t.Errorf("a long list of packages:\n%s", text)
+	}
+}
+
+// Asked for all, a status tells of a host that is as wanted, too, and every generation.
+func TestVerboseStatus(t *testing.T) {
+	made := time.Date(2026, 11, 6, 10, 0, 0, 0, time.UTC)
+	st := Status{Node: "web", Wanted: "/nix/store/a", State: State{Running: "/nix/store/a", Profile: "/nix/store/a", BootEntry: "/nix/store/a"}, Booted: "/nix/store/b"}
+	for n := range fewGenerations + 2 {
+		st.Generations = append(st.Generations, Generation{Number: n + 1, Time: made, System: fmt.Sprintf("/nix/store/%c", 'g'-rune(n))})
+	}
+	if lines := statusLines(st, false); lines != nil {
+		t.Errorf("of a host as wanted: %q", lines)
+	}
+	want := []string{
+		"running: /nix/store/a", "booted: /nix/store/b", "profile: /nix/store/a", "boot entry: /nix/store/a", "wanted: /nix/store/a",
+		"generation 7 of 2026-11-06 10:00: a (wanted, runs, boots)", "generation 6 of 2026-11-06 10:00: b", "generation 5 of 2026-11-06 10:00: c",
+		"generation 4 of 2026-11-06 10:00: d", "generation 3 of 2026-11-06 10:00: e", "generation 2 of 2026-11-06 10:00: f", "generation 1 of 2026-11-06 10:00: g",
+	}
+	if diff := cmp.Diff(want, statusLines(st, true)); diff != "" {
+		t.Errorf("lines (-want +got):\n%s", diff)
 	}
 }
 
