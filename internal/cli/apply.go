@@ -86,7 +86,7 @@ func (f *applyFlags) run(ctx context.Context, p Process, ref string, nixArgs []s
 	}
 
 	fleet := f.fleet(m.identities, out)
-	fleet.Copier = f.copy.engine()
+	fleet.Copier = f.copy.engine(p)
 	fleet.Copier.Runner, fleet.Copier.Options, fleet.Copier.NoCheck = p.local(), m.options, f.noCheck
 	results := fleet.Run(ctx, m.work.Nodes, buildErrors)
 	return finish(ctx, p, out, results, began)

@@ -89,7 +89,7 @@ func (f *applyFlags) applyPlan(ctx context.Context, p Process, nixArgs []string)
 		return err
 	}
 	fleet := f.fleet(identities, out)
-	fleet.Copier = f.copy.engine()
+	fleet.Copier = f.copy.engine(p)
 	fleet.Copier.Runner, fleet.Copier.Options, fleet.Copier.NoCheck = p.local(), m.options, f.noCheck
 	fleet.Planned = sightings(plan)
 	results := fleet.Run(ctx, m.work.Nodes, unbuilt(plan))

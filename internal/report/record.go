@@ -108,9 +108,10 @@ type Phase struct {
 
 // Copied counts a copy.
 type Copied struct {
-	// By is what moved the paths: "cache", the deployer's own, or "nix copy".
+	// By is what moved the paths: "cache", the deployer's own, "via cache", the
+	// operator's, or "nix copy".
 	By string `json:"by"`
-	// Why is why it was not the cache; empty when it was.
+	// Why is why it was nix copy; else empty.
 	Why string `json:"why,omitempty"`
 	// Paths is how many the closure has, Missing how many of them the host lacked;
 	// FromHere and FromCaches are where those came from, unknown with nix copy.
