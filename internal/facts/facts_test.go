@@ -61,6 +61,21 @@ func TestParseHistory(t *testing.T) {
 	}
 }
 
+// The files of a toplevel end without a newline.
+func TestFirstLine(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"open": "systemd 2", "closed": "b\nc\n", "empty": ""} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	script := Functions + "cd '" + dir + "'\nfirst_line open open; first_line closed closed; first_line empty empty; first_line none none; true"
+	out, err := exec.Command("/bin/sh", "-c", script).CombinedOutput()
+	if got := string(out); err != nil || got != "open systemd 2\nclosed b\n" {
+		t.Errorf("%v, %q", err, got)
+	}
+}
+
 func TestBootEntry(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
