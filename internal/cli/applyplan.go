@@ -21,7 +21,7 @@ import (
 )
 
 // decided are the flags of apply that a plan has decided about.
-var decided = []string{"on", "exclude", "store-path", "print-build-logs", "build-timeout"}
+var decided = []string{"on", "exclude", "store-path", "print-build-logs", "build-timeout", "build-on-target"}
 
 // refOrPlan takes one flake reference or, with --plan, none.
 func refOrPlan(cmd *cobra.Command, args []string) error {
@@ -86,7 +86,11 @@ func (f *applyFlags) applyPlan(ctx context.Context, p Process, nixArgs []string)
 		return err
 	}
 	// Nothing is left to build: this keeps the systems from being collected meanwhile.
-	if _, err := f.build(ctx, p, out, dir, m.nodes, m.options); err != nil {
+	buildErrors, err := f.build(ctx, p, out, dir, m.nodes, m.options)
+	if err != nil {
+		return err
+	}
+	if err := f.results.kept(ctx, p, m.nodes, buildErrors); err != nil {
 		return err
 	}
 	fleet := f.fleet(identities, out)

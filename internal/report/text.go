@@ -18,6 +18,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/deploy-ssh/deploy-ssh/internal/settings"
 	"unicode"
 )
 
@@ -42,6 +44,8 @@ type Text struct {
 // Handle implements [Handler].
 func (t *Text) Handle(r Record) error {
 	switch {
+	case r.Run != nil && r.Run.Source == settings.KeyNodes:
+		return t.say("", "nothing is evaluated: the nodes are those of %s", r.Run.Source)
 	case r.Run != nil:
 		return t.say("", "evaluating %s", r.Run.Source)
 	case r.Plan != nil:
@@ -105,7 +109,11 @@ func (t *Text) phase(p Phase) error {
 			return err
 		}
 	case t.Verbose:
-		if err := t.say(p.Node, "%s done in %s", p.Name, duration(p.Seconds)); err != nil {
+		cache := ""
+		if p.Cache != "" {
+			cache = " (cache " + p.Cache + ")"
+		}
+		if err := t.say(p.Node, "%s done in %s%s", p.Name, duration(p.Seconds), cache); err != nil {
 			return err
 		}
 	}
