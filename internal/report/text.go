@@ -138,7 +138,7 @@ func (t *Text) result(r Result) error {
 // happened, what it means and what to do.
 func (t *Text) summary(s Summary) error {
 	if len(t.statuses) > 0 {
-		_, err := io.WriteString(t.Out, statusTable(t.statuses, s))
+		_, err := io.WriteString(t.Out, statusTable(t.statuses, s, t.Verbose))
 		return err
 	}
 	if len(t.commands) > 0 {
