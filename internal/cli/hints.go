@@ -81,7 +81,7 @@ func groupedUsage(template string) string {
 func groupedFlags(flags *pflag.FlagSet) string {
 	common, limits := pflag.NewFlagSet("", pflag.ContinueOnError), pflag.NewFlagSet("", pflag.ContinueOnError)
 	flags.VisitAll(func(f *pflag.Flag) {
-		if strings.HasSuffix(f.Name, "-timeout") || slices.Contains([]string{"lock-attempts", "lock-interval", "settle"}, f.Name) {
+		if strings.HasSuffix(f.Name, "-timeout") || slices.Contains([]string{"lock-attempts", "lock-interval", "settle", "probe-age"}, f.Name) {
 			limits.AddFlag(f)
 		} else {
 			common.AddFlag(f)
