@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sourcegraph/conc"
@@ -19,7 +19,9 @@ const looksAhead = 16
 
 // sight is a look at a host: connection and probe.
 type sight struct {
-	once sync.Once
+	// claimed is whether somebody has taken it on, and done is closed when it is taken.
+	claimed atomic.Bool
+	done    chan struct{}
 	// end is why there is no connection; nil when there is one.
 	end *verdict.Decision
 	// probed is the probe, of which there is no record yet: two nodes that lead to one
@@ -57,7 +59,22 @@ func lookAhead(nodes []*deployment) (wait func()) {
 }
 
 // takeLook takes the node's first look, or waits for whoever does.
-func (d *deployment) takeLook() { d.sight.once.Do(func() { d.see(d.place.life) }) }
+func (d *deployment) takeLook() {
+	if d.sight.claimed.CompareAndSwap(false, true) {
+		d.see(d.place.life)
+		close(d.sight.done)
+	}
+	<-d.sight.done
+}
+
+// dropLook ends a look that is under way, and lets none begin.
+func (d *deployment) dropLook() {
+	d.place.end()
+	if d.sight.claimed.CompareAndSwap(false, true) {
+		close(d.sight.done)
+	}
+	<-d.sight.done
+}
 
 // see connects and probes.
 func (d *deployment) see(ctx context.Context) {

@@ -64,11 +64,12 @@ func (f *Fleet) Run(ctx context.Context, nodes []plan.Node, buildErrors map[stri
 	if f.Goal == "" {
 		f.Goal = GoalSwitch
 	}
-	r := &run{fleet: f, results: make([]*report.Result, len(nodes))}
+	r := &run{fleet: f, asked: nodes, results: make([]*report.Result, len(nodes))}
 	for i, node := range nodes {
 		d := &deployment{fleet: f, node: node, id: activate.NewID(time.Now())}
 		d.place = turn{index: i, fate: f.fate(node, buildErrors[node.Name]), begun: make(chan struct{})}
 		d.place.life, d.place.end = context.WithCancel(ctx)
+		d.sight.done = make(chan struct{})
 		d.records.hold()
 		r.nodes = append(r.nodes, d)
 	}
@@ -123,6 +124,7 @@ type turn struct {
 // run is a fleet on its way.
 type run struct {
 	fleet *Fleet
+	asked []plan.Node // as they were given
 	nodes []*deployment
 
 	mu      sync.Mutex
@@ -277,9 +279,10 @@ func (r *run) stopped(ctx context.Context) string {
 
 // begin opens a node's turn.
 func (r *run) begin(d *deployment) {
+	node := r.asked[d.place.index] // the deployment's own is the look's, which may go on
 	r.fleet.emit(report.Record{Announce: &report.Announce{
-		Time: time.Now(), Node: d.node.Name, Index: d.place.index + 1, Total: len(r.nodes),
-		Host: d.node.SSH.Host.V, User: d.node.SSH.User.V, Toplevel: d.node.Toplevel,
+		Time: time.Now(), Node: node.Name, Index: d.place.index + 1, Total: len(r.nodes),
+		Host: node.SSH.Host.V, User: node.SSH.User.V, Toplevel: node.Toplevel,
 		Rollback: r.fleet.Rollback != nil,
 	}})
 	d.records.open(r.fleet)
@@ -288,11 +291,11 @@ func (r *run) begin(d *deployment) {
 
 // skip ends a node whose turn never comes. A look at its host that is under way ends.
 func (r *run) skip(d *deployment, why string) {
-	d.place.end()
-	d.sight.once.Do(func() {})
+	d.dropLook()
 	d.records.discard()
 	close(d.place.begun)
-	d.before, d.seconds = nil, 0 // what was seen ahead is no news of a node that was not begun
+	// What was seen ahead is no news of a node that was not begun.
+	d.node, d.before, d.seconds = r.asked[d.place.index], nil, 0
 	r.finish(d, verdict.Decision{Verdict: verdict.NotStarted, Reason: why})
 }
 
