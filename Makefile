@@ -2,7 +2,7 @@
 GO ?= go
 RIG = $(GO) run ./tests/rig/cmd/rig
 
-.PHONY: build test demo faults bench deps fmt lint fuzz
+.PHONY: build test demo faults bench tofu deps docs fmt lint fuzz
 
 build: ## the program, in bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/deploy-ssh ./cmd/deploy-ssh
@@ -23,8 +23,16 @@ bench: deps ## copies by deploy-ssh and by Nix over three links; half an hour, o
 	$(GO) run ./tests/bench -incremental
 	$(GO) run ./tests/bench -paths 3000 -mib 600
 
+# The module has a go.mod of its own, which follows the project's by itself.
+tofu: deps ## the OpenTofu module with the real tofu, whose build takes minutes the first time
+	cd tests/tofu && CGO_ENABLED=0 $(GO) build -mod=mod -trimpath -o ../../bin/tofu github.com/opentofu/opentofu/cmd/tofu
+	cd tests/tofu && TOFU=../../bin/tofu RIG=required $(GO) test -mod=mod -count=1 -timeout 30m -v .
+
 deps: ## what this machine lacks, and the hosts' root file system
 	$(RIG) deps
+
+docs: ## man pages, the reference and the tables of the guides, from the program
+	$(GO) run ./internal/docs/cmd/docs
 
 fmt:
 	gofmt -w .

@@ -16,8 +16,28 @@
       programs = pkgs: pkgs.callPackages ./package.nix { };
     in
     {
-      # mkNodes: a node map from nixosConfigurations.
+      # mkNodes: a node map from nixosConfigurations. checks: a flake's checks of one.
       lib = import ./nix/lib.nix;
+
+      # For hosts: a user to log in as, its rights, the node entry that fits.
+      nixosModules.target.imports = [ ./nix/target.nix ];
+      nixosModules.default = self.nixosModules.target;
+
+      # For flake-parts: `deploy-ssh.nodes` becomes the node map.
+      flakeModules.default.imports = [ ./nix/flake-module.nix ];
+
+      overlays.default = final: _: { inherit (programs final) deploy-ssh; };
+
+      templates = {
+        default = {
+          path = ./templates/default;
+          description = "NixOS hosts, deployed over SSH";
+        };
+        flake-parts = {
+          path = ./templates/flake-parts;
+          description = "NixOS hosts, deployed over SSH, with flake-parts";
+        };
+      };
 
       packages = each (linux ++ darwin) (pkgs: rec {
         inherit (programs pkgs) deploy-ssh;
@@ -37,6 +57,7 @@
         {
           inherit (programs pkgs) deploy-ssh;
           go = (programs pkgs).check;
+          modules = import ./tests/vm/modules-check.nix { inherit pkgs; };
         }
         // import ./tests/vm { inherit pkgs programs; }
       );

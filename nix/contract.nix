@@ -14,12 +14,15 @@
   # "caught": a toplevel that throws is marked `evalFailed`; the others count.
   # "strict": a toplevel that throws is Nix's own error.
   toplevels,
-  # Which nodes: null for all, else a list of { text, exact }, { text, name } or
-  # { text, tag }. exact is a node's name; name and tag are POSIX extended regular
-  # expressions.
+  # Which nodes: null for all, else a list of selectors. A string is a node's name;
+  # { text, all } selects what matches every one of its terms, which are
+  # { text, exact }, { text, name } or { text, tag }: exact is a node's name, name and
+  # tag are POSIX extended regular expressions.
   include,
   # Which nodes not; the same kind of list.
   exclude,
+  # Names of nodes whose toplevel is given elsewhere and so never forced.
+  elsewhere ? [ ],
 }:
 value:
 let
@@ -295,31 +298,41 @@ let
       tags = entry.node.tags or [ ];
     in
     if isConfiguration entry.node || !isList tags then [ ] else filter isString tags;
-  # Names without a pattern are looked up, so that many of them cost little.
+  # Plain names are looked up, so that many of them cost little.
   anyOf = selectors: rec {
-    exact = setOf (concatMap (selector: if selector ? exact then [ selector.exact ] else [ ]) selectors);
-    patterns = filter (selector: !(selector ? exact)) selectors;
-    matches = entry: hasAttr entry.name exact || any (matchesPattern entry) patterns;
+    names = setOf (filter isString selectors);
+    others = filter (selector: !isString selector) selectors;
+    matches = entry: hasAttr entry.name names || any (matchesAll entry) others;
   };
-  matchesPattern =
-    entry: selector:
-    if selector ? tag then
-      any (tag: match selector.tag tag != null) (tagsOf entry)
+  matchesAll = entry: selector: all (matchesTerm entry) selector.all;
+  matchesTerm =
+    entry: term:
+    if term ? exact then
+      entry.name == term.exact
+    else if term ? tag then
+      any (tag: match term.tag tag != null) (tagsOf entry)
     else
-      match selector.name entry.name != null;
+      match term.name entry.name != null;
   included = anyOf include;
   excluded = anyOf exclude;
   selected = entry: (include == null || included.matches entry) && !excluded.matches entry;
   known = setOf (map (entry: entry.name) sound);
-  unmatched = map (selector: selector.text) (
-    filter (
-      selector:
-      if selector ? exact then
-        !hasAttr selector.exact known
-      else
-        !any (entry: matchesPattern entry selector) sound
-    ) ((if include == null then [ ] else include) ++ exclude)
-  );
+  # What matches no node is misspelt, also within an exclusion.
+  unmatchedTerms =
+    selector:
+    if isString selector then
+      if hasAttr selector known then [ ] else [ selector ]
+    else
+      map (term: term.text) (filter (term: !any (entry: matchesTerm entry term) sound) selector.all);
+  # Known tags that no node has together select nothing; excluding nothing is no fault.
+  unmatchedSelector =
+    selector:
+    let
+      terms = unmatchedTerms selector;
+    in
+    if terms == [ ] && !isString selector && !any (entry: matchesAll entry selector) sound then [ selector.text ] else terms;
+  unmatched =
+    concatMap unmatchedSelector (if include == null then [ ] else include) ++ concatMap unmatchedTerms exclude;
 
   # -- toplevels ---------------------------------------------------------------
 
@@ -372,7 +385,7 @@ let
       # tryEval catches throw and assert; abort and type errors it can't.
       attempt = tryEval (deepSeq result result);
     in
-    if toplevels == "none" || !selected entry || !hasToplevel entry then
+    if toplevels == "none" || !selected entry || elem entry.name elsewhere || !hasToplevel entry then
       { }
     else if toplevels == "strict" then
       result

@@ -63,6 +63,13 @@ let
       ssh;
   withChecked = where: settings: if settings ? ssh then settings // { ssh = checked "${where}.ssh" settings.ssh; } else settings;
 
+  systems = [
+    "x86_64-linux"
+    "aarch64-linux"
+    "x86_64-darwin"
+    "aarch64-darwin"
+  ];
+
   arguments = [
     "nixosConfigurations"
     "nodes"
@@ -73,6 +80,44 @@ in
 {
   # Option types for users of the module system, when given nixpkgs' lib.
   types = import ./types.nix;
+
+  # checks makes a flake's checks of a node map, by system:
+  #
+  #   checks = deploy-ssh.lib.checks self.nodes;
+  #
+  # A map that the program would refuse fails the evaluation, with all that is
+  # wrong with it. No system is evaluated, and what is built is a line of text.
+  checks =
+    map:
+    let
+      contract = import ./contract.nix {
+        toplevels = "none";
+        include = null;
+        exclude = [ ];
+      } map;
+      problems = (import ./validate.nix).contract contract;
+      lines = builtins.map (p: "\n  ${if p.path == "" then "" else "${p.path}: "}${p.text}") problems;
+      check =
+        system:
+        derivation {
+          name = "deploy-ssh-nodes";
+          inherit system;
+          builder = "/bin/sh";
+          args = [
+            "-c"
+            "echo 'nodes: ${toString (length contract.nodes)}' > $out"
+          ];
+        };
+    in
+    if problems != [ ] then
+      throw "deploy-ssh.lib.checks: the node map is refused:${concatStringsSep "" lines}"
+    else
+      builtins.listToAttrs (
+        builtins.map (name: {
+          inherit name;
+          value.deploy-ssh-nodes = check name;
+        }) systems
+      );
 
   # mkNodes makes a node map for `deploy-ssh .#nodes`.
   #

@@ -144,8 +144,8 @@ func TestMkNodesSettingsForceNoSystem(t *testing.T) {
 	  nodes.x.toplevel = system "x"; })`
 	for _, request := range []string{
 		`{ toplevels = "none"; include = null; exclude = [ ]; }`,
-		`{ toplevels = "caught"; include = [ { text = "x"; exact = "x"; } ]; exclude = [ ]; }`,
-		`{ toplevels = "strict"; include = null; exclude = [ { text = "[wd]*"; name = "[wd].*"; } ]; }`,
+		`{ toplevels = "caught"; include = [ "x" ]; exclude = [ ]; }`,
+		`{ toplevels = "strict"; include = null; exclude = [ { text = "[wd]*"; all = [ { text = "[wd]*"; name = "[wd].*"; } ]; } ]; }`,
 	} {
 		out, err := eval(t, store, "contract "+request+" "+nodes)
 		if err != nil {

@@ -116,7 +116,14 @@ let
     expect = part expect "Who the host must be.";
     ignoreUnits = list unit "Units whose failure does not count.";
   };
-  node = submodule { options = nodeFields; };
+  # A node with what a module says of it.
+  nodeWith =
+    module:
+    submodule {
+      imports = [ module ];
+      options = nodeFields;
+    };
+  node = nodeWith { };
   listedNode = submodule {
     options = nodeFields // {
       name = mkOption {
@@ -126,18 +133,19 @@ let
     };
   };
 
+  mapDefaults = submodule {
+    options = {
+      ssh = part shared "SSH settings of all nodes.";
+      elevate = inherits elevate "How the login user becomes root.";
+    };
+  };
   nodeMap = submodule {
     options = {
       nodes = mkOption {
         type = either (listOf listedNode) (attrsOf node);
         description = "The nodes: a list in deploy order, or an attribute set by name.";
       };
-      defaults = part (submodule {
-        options = {
-          ssh = part shared "SSH settings of all nodes.";
-          elevate = inherits elevate "How the login user becomes root.";
-        };
-      }) "Settings of all nodes that say nothing else.";
+      defaults = part mapDefaults "Settings of all nodes that say nothing else.";
       order = inherits (listOf name) "Names in deploy order, when `nodes` is an attribute set.";
     };
   };
@@ -164,9 +172,11 @@ in
     key
     listedNode
     machineId
+    mapDefaults
     name
     node
     nodeMap
+    nodeWith
     option
     shared
     toplevel

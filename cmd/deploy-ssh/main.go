@@ -35,5 +35,5 @@ func main() {
 		cli.Abandon()
 		os.Exit(verdict.ExitInterrupted)
 	}()
-	os.Exit(cli.Run(ctx, cli.Process{Args: os.Args[1:], Env: os.Environ(), Stdout: os.Stdout, Stderr: os.Stderr}))
+	os.Exit(cli.Run(ctx, cli.Process{Args: os.Args[1:], Env: os.Environ(), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}))
 }

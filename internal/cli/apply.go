@@ -10,8 +10,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/deploy-ssh/deploy-ssh/internal/closure"
 	"github.com/deploy-ssh/deploy-ssh/internal/flake"
 	"github.com/deploy-ssh/deploy-ssh/internal/report"
+	"github.com/deploy-ssh/deploy-ssh/internal/settings"
 	"github.com/deploy-ssh/deploy-ssh/internal/ssh"
 )
 
@@ -19,23 +21,29 @@ import (
 type applyFlags struct {
 	mapFlags
 	switchFlags
-	copy         copyFlags
-	logs         bool
-	buildTimeout time.Duration
+	buildFlags
+	results  resultFlags
+	copy     copyFlags
+	planFile string
 }
 
 func (f *applyFlags) add(flags *pflag.FlagSet) {
 	f.mapFlags.add(flags, "print the records of the run as JSON lines instead of the table")
+	f.addSystems(flags)
 	f.switchFlags.add(flags)
-	flags.BoolVarP(&f.logs, "print-build-logs", "L", false, "show builders' output as it comes (as nix)")
-	flags.DurationVar(&f.buildTimeout, "build-timeout", flake.BuildLimit, "how long the build of all systems may take")
+	f.buildFlags.add(flags)
+	f.results.add(flags)
 	f.copy.add(flags)
+	flags.StringVar(&f.planFile, "plan", "", "apply the plan in `FILE`, as plan --out wrote it: its systems, on hosts that have not moved since")
 }
 
 // check refuses values that make no sense together, before anything is started.
 func (f *applyFlags) check() error {
-	if f.buildTimeout <= 0 {
-		return durationError("build-timeout", f.buildTimeout)
+	if err := f.buildFlags.check(); err != nil {
+		return err
+	}
+	if err := f.results.check(f.goal); err != nil {
+		return err
 	}
 	if err := f.copy.check(); err != nil {
 		return err
@@ -51,9 +59,13 @@ func newApply(p Process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "apply FLAKE#NODES [flags] [-- NIX ARGS]",
 		Short: "Deploy the nodes of a map, one at a time, in list order (the default verb)",
-		Args:  refAndNixArgs,
+		Args:  refOrPlan,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.run(cmd.Context(), p, args[0], args[1:])
+			if cmd.Flags().Changed("plan") {
+				return f.applyPlan(cmd.Context(), p, args)
+			}
+			ref, nixArgs := source(args)
+			return f.run(cmd.Context(), p, ref, nixArgs)
 		},
 	}
 	f.add(cmd.Flags())
@@ -67,28 +79,34 @@ func (f *applyFlags) run(ctx context.Context, p Process, ref string, nixArgs []s
 		return err
 	}
 	out := newOutput(p, f.json, f.noProgress, f.verbose)
-	out.emit(report.Record{Run: &report.Run{Protocol: report.Protocol, Version: Version, Time: began, Source: ref}})
+	out.emit(report.Record{Run: &report.Run{Protocol: report.Protocol, Version: Version, Time: began, Source: or(ref, settings.KeyNodes)}})
 
 	m, err := f.ready(ctx, p, out, flake.Request{Ref: ref, Args: nixArgs})
 	if err != nil {
 		return err
 	}
 	defer func() { _ = m.dir.Close() }()
-	buildErrors, err := f.build(ctx, p, out, m.dir, m.nodes, m.options)
+	buildErrors, err := f.build(ctx, p, out, m.dir, f.results.here(m.nodes), m.options)
 	if err != nil {
+		return err
+	}
+	if err := f.results.kept(ctx, p, m.nodes, buildErrors); err != nil {
 		return err
 	}
 
 	fleet := f.fleet(m.identities, out)
-	fleet.Copier = f.copy.engine()
+	fleet.Copier = f.copy.engine(p)
 	fleet.Copier.Runner, fleet.Copier.Options, fleet.Copier.NoCheck = p.local(), m.options, f.noCheck
+	if f.results.there {
+		fleet.BuildThere = &closure.Build{Limit: f.buildTimeout, Logs: f.logs}
+	}
 	results := fleet.Run(ctx, m.work.Nodes, buildErrors)
 	return finish(ctx, p, out, results, began)
 }
 
 // build builds what isn't there. The links in the run's directory keep the
 // systems from being collected until the run ends.
-func (f *applyFlags) build(ctx context.Context, p Process, out *output, dir *ssh.RunDir, nodes []flake.Node, options [][2]string) (map[string]error, error) {
+func (f *buildFlags) build(ctx context.Context, p Process, out *output, dir *ssh.RunDir, nodes []flake.Node, options [][2]string) (map[string]error, error) {
 	began := time.Now()
 	roots := filepath.Join(dir.Path, "roots")
 	if err := os.Mkdir(roots, 0o700); err != nil {

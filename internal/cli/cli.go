@@ -28,6 +28,8 @@ type Process struct {
 	Env []string
 	// Dir is the working directory; empty means the process's own.
 	Dir string
+	// Stdin is read where a flag asks for it; nil is empty.
+	Stdin io.Reader
 	// Stdout takes results, Stderr everything else.
 	Stdout, Stderr io.Writer
 }
@@ -103,7 +105,6 @@ func newRoot(p Process) *cobra.Command {
 		Long: `deploy-ssh evaluates a flake's node map, builds each node's system, copies its
 closure over SSH, switches the host to it, makes the boot entry, and says truly
 what came of it. The nodes are deployed one at a time, in list order.`,
-		Example:       "  deploy-ssh .#nodes\n  deploy-ssh .#nodes --json",
 		Args:          apply.Args,
 		RunE:          apply.RunE,
 		Version:       Version,
@@ -115,7 +116,9 @@ what came of it. The nodes are deployed one at a time, in list order.`,
 	root.SetHelpFunc(help)
 	root.SetUsageTemplate(groupedUsage(root.UsageTemplate()))
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(apply, newRollback(p), newStatus(p), newCheck(p), newExplain(p), newHostKeys(p), newSchema(p), newVersion(p))
+	root.AddCommand(apply, newPlan(p), newRollback(p), newStatus(p), newExec(p), newCheck(p), newExplain(p), newHostKeys(p), newSchema(p), newVersion(p), newCompletion(p))
+	describe(root)
+	addCompletions(root, p)
 	return root
 }
 

@@ -86,6 +86,7 @@ func newExplain(p Process) *cobra.Command {
 		},
 	}
 	f.add(cmd.Flags(), "print the explanation as JSON")
+	f.addSystems(cmd.Flags())
 	return cmd
 }
 
@@ -115,6 +116,7 @@ func newCheck(p Process) *cobra.Command {
 		},
 	}
 	f.add(cmd.Flags(), "print what is known of each way as JSON, as explain does")
+	f.addSystems(cmd.Flags())
 	return cmd
 }
 
@@ -209,6 +211,9 @@ func (f *mapFlags) withIdentities(cmd *cobra.Command, p Process, args []string, 
 	own, nixArgs := args, []string(nil)
 	if dash := cmd.ArgsLenAtDash(); dash >= 0 {
 		own, nixArgs = args[:dash], args[dash:]
+	}
+	if len(own) == 0 {
+		own = []string{""} // the environment's nodes
 	}
 	r := flake.Request{Ref: own[0], Args: nixArgs, SettingsOnly: settingsOnly}
 	if len(own) > 1 {
@@ -318,6 +323,9 @@ func (e explanation) via() string {
 // refAndNodes takes a flake reference and any number of nodes; what follows `--` is Nix's.
 func refAndNodes(cmd *cobra.Command, args []string) error {
 	dash := cmd.ArgsLenAtDash()
+	if len(args) == 0 && withoutFlake(cmd) {
+		return nil
+	}
 	if len(args) == 0 || dash == 0 {
 		return usageError{fmt.Errorf("a flake reference with the node map's attribute is wanted, such as .#nodes")}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/deploy-ssh/deploy-ssh/internal/nearest"
+	"github.com/deploy-ssh/deploy-ssh/internal/peers"
 	"github.com/deploy-ssh/deploy-ssh/internal/settings"
 	"github.com/deploy-ssh/deploy-ssh/internal/verdict"
 )
@@ -45,6 +46,9 @@ func checkRef(cmd *cobra.Command, ref string, nixArgs []string) error {
 	if strings.Contains(ref, "#") {
 		return nil
 	}
+	if row, theirs := peers.Find(peers.Verb, ref); theirs {
+		return usageError{fmt.Errorf("%q is a verb of %s; %s", ref, row.Names(), row.Remedy())}
+	}
 	var verbs []string
 	for _, verb := range cmd.Root().Commands() {
 		verbs = append(verbs, verb.Name())
@@ -66,9 +70,13 @@ func flagError(cmd *cobra.Command, err error) error {
 	if !errors.As(err, &unknown) || unknown.GetSpecifiedShortnames() != "" {
 		return usageError{err}
 	}
+	name := unknown.GetSpecifiedName()
+	if row, theirs := peers.Find(peers.Flag, name); theirs && !strings.HasPrefix(row.Ours, "--"+name) {
+		return usageError{fmt.Errorf("%w, as in %s; %s", err, row.Names(), row.Remedy())}
+	}
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
-	return usageError{fmt.Errorf("%w%s", err, nearest.Hint("--"+unknown.GetSpecifiedName(), names))}
+	return usageError{fmt.Errorf("%w%s", err, nearest.Hint("--"+name, names))}
 }
 
 // groupedUsage is cobra's usage text with the flags in two blocks: those that
@@ -79,7 +87,16 @@ func groupedUsage(template string) string {
 }
 
 func groupedFlags(flags *pflag.FlagSet) string {
-	common, limits := pflag.NewFlagSet("", pflag.ContinueOnError), pflag.NewFlagSet("", pflag.ContinueOnError)
+	common, limits := FlagGroups(flags)
+	if !limits.HasFlags() {
+		return common.FlagUsages()
+	}
+	return common.FlagUsages() + "\nLimits:\n" + limits.FlagUsages()
+}
+
+// FlagGroups parts the flags that people choose by from the limits.
+func FlagGroups(flags *pflag.FlagSet) (common, limits *pflag.FlagSet) {
+	common, limits = pflag.NewFlagSet("", pflag.ContinueOnError), pflag.NewFlagSet("", pflag.ContinueOnError)
 	flags.VisitAll(func(f *pflag.Flag) {
 		if strings.HasSuffix(f.Name, "-timeout") || slices.Contains([]string{"lock-attempts", "lock-interval", "settle", "probe-age"}, f.Name) {
 			limits.AddFlag(f)
@@ -87,20 +104,22 @@ func groupedFlags(flags *pflag.FlagSet) string {
 			common.AddFlag(f)
 		}
 	})
-	if !limits.HasFlags() {
-		return common.FlagUsages()
-	}
-	return common.FlagUsages() + "\nLimits:\n" + limits.FlagUsages()
+	return common, limits
 }
 
 // help prints the help of a command. Those that contact hosts tell what they
 // read and how they end.
 func help(cmd *cobra.Command, _ []string) {
 	text := strings.TrimSpace(or(cmd.Long, cmd.Short)) + "\n\n" + cmd.UsageString()
-	if slices.Contains([]string{cmd.Root().Name(), "apply", "rollback", "status"}, cmd.Name()) {
+	if ContactsHosts(cmd) {
 		text += helpTail()
 	}
 	fmt.Fprint(cmd.OutOrStdout(), text)
+}
+
+// ContactsHosts tells whether a command works on hosts, and so ends with what came of them.
+func ContactsHosts(cmd *cobra.Command) bool {
+	return slices.Contains([]string{cmd.Root().Name(), "apply", "plan", "rollback", "status", "exec"}, cmd.Name())
 }
 
 // helpTail is the part of the help that comes from tables.
@@ -110,15 +129,9 @@ func helpTail() string {
 	for _, key := range settings.Keys {
 		fmt.Fprintf(&b, "  %-18s %s\n", key.Name, key.Meaning)
 	}
-	fmt.Fprintf(&b, `
-Exit codes:
-  %-3d every node is as wanted
-  %-3d a node failed
-  %-3d usage, map or settings error; no host was contacted
-  %-3d no node failed, but what came of one is unknown
-  %-3d no node failed, but units did on one
-  %-3d status alone: a host is not as wanted
-  %-3d interrupted
-`, verdict.ExitGood, verdict.ExitFailed, verdict.ExitUsage, verdict.ExitUnknown, verdict.ExitDegraded, verdict.ExitDrift, verdict.ExitInterrupted)
+	b.WriteString("\nExit codes:\n")
+	for _, exit := range verdict.Exits() {
+		fmt.Fprintf(&b, "  %-3d %s\n", exit.Code, exit.Meaning)
+	}
 	return b.String()
 }

@@ -22,8 +22,9 @@ import (
 // mapFlags are the flags of every verb that reads a node map.
 type mapFlags struct {
 	json, noProgress, impure, showTrace bool
+	noEvalCache                         bool
 	optionItems                         []string
-	on, exclude                         []string
+	on, exclude, storePaths             []string
 	clientConfig                        string
 	evalTimeout                         time.Duration
 	identities                          identityFlags
@@ -32,13 +33,14 @@ type mapFlags struct {
 // add adds the flags; jsonMeaning says what --json prints.
 func (f *mapFlags) add(flags *pflag.FlagSet, jsonMeaning string) {
 	flags.BoolVar(&f.json, "json", false, jsonMeaning)
-	flags.StringArrayVar(&f.on, "on", nil, "only these nodes: `NAME,GLOB,@TAG`; may be repeated. The order stays the map's")
-	flags.StringArrayVar(&f.exclude, "exclude", nil, "all but these nodes, as for --on")
+	flags.StringArrayVar(&f.on, "on", nil, "only these nodes: `NAME,GLOB,@TAG`, as @a&@b what is both, - for names on standard input; may be repeated. The order stays the map's")
+	flags.StringArrayVar(&f.exclude, "exclude", nil, "all but these nodes: `NAME,GLOB,@TAG`, as for --on")
 	flags.BoolVar(&f.noProgress, "no-progress", false, "leave out what Nix and the hosts print meanwhile")
 	flags.BoolVar(&f.impure, "impure", false, "let the evaluation read the deployer's environment (as nix)")
+	flags.BoolVar(&f.noEvalCache, "no-eval-cache", false, "evaluate even what an earlier run has evaluated, and keep nothing for later runs")
 	flags.BoolVar(&f.showTrace, "show-trace", false, "show Nix's trace of evaluation errors (as nix)")
 	flags.StringArrayVar(&f.optionItems, "option", nil, "a setting of Nix, `NAME VALUE` (as nix) or NAME=VALUE; may be repeated")
-	flags.StringVarP(&f.clientConfig, "ssh-config", "F", "", "ssh client configuration for every connection, in place of "+settings.KeyConfig)
+	flags.StringVarP(&f.clientConfig, "ssh-config", "F", "", "ssh client configuration `FILE` for every connection, in place of "+settings.KeyConfig)
 	flags.DurationVar(&f.evalTimeout, "eval-timeout", flake.EvaluationLimit, "how long the evaluation may take")
 	f.identities.add(flags)
 }
@@ -69,7 +71,7 @@ func (f *mapFlags) load(ctx context.Context, p Process, out *output, r flake.Req
 	if m.options, err = f.nixOptions(); err != nil {
 		return m, err
 	}
-	if err := f.selection(&r); err != nil {
+	if err := f.selection(ctx, p, &r); err != nil {
 		return m, err
 	}
 	env, err := settings.ParseEnvironment(p.Env)
@@ -79,8 +81,12 @@ func (f *mapFlags) load(ctx context.Context, p Process, out *output, r flake.Req
 	if f.clientConfig != "" {
 		env.Config = f.clientConfig
 	}
+	systems, err := f.given(ctx, p)
+	if err != nil {
+		return m, err
+	}
 	r.Options, r.Impure, r.ShowTrace = m.options, f.impure, f.showTrace
-	if m.nodes, m.work, err = f.plan(ctx, p, out, env, r); err != nil {
+	if m.nodes, m.work, err = f.plan(ctx, p, out, env, r, systems); err != nil {
 		return m, err
 	}
 	m.clientConfig, err = readableConfig(p, m.work.Config.V)
@@ -113,28 +119,53 @@ func (f *mapFlags) ready(ctx context.Context, p Process, out *output, r flake.Re
 	return ready{loaded: m, identities: identities, dir: dir}, nil
 }
 
-// selection makes of --on and --exclude what the evaluation takes.
-func (f *mapFlags) selection(r *flake.Request) error {
-	for _, s := range []struct {
-		flag  string
-		texts []string
-		into  *[]flake.Selector
-	}{{"on", f.on, &r.Include}, {"exclude", f.exclude, &r.Exclude}} {
-		for _, text := range s.texts {
-			selectors, err := flake.ParseSelectors(text)
-			if err != nil {
-				return usageError{fmt.Errorf("--%s %q: %w", s.flag, text, err)}
-			}
-			*s.into = append(*s.into, selectors...)
-		}
+// plan gets the map and layers the settings. Any error here is one of the map or
+// the settings: no host was contacted.
+func (f *mapFlags) plan(ctx context.Context, p Process, out *output, env settings.Environment, r flake.Request, systems []given) ([]flake.Node, plan.Plan, error) {
+	m, err := f.nodeMap(ctx, p, out, env, r, systems)
+	if err != nil {
+		return nil, plan.Plan{}, err
 	}
-	return nil
+	work, err := plan.Make(m, env)
+	if err != nil {
+		return nil, plan.Plan{}, err
+	}
+	planned := &report.Plan{Notes: work.Notes}
+	for _, n := range work.Nodes {
+		planned.Nodes = append(planned.Nodes, n.Name)
+	}
+	out.emit(report.Record{Plan: planned})
+	nodes := slices.DeleteFunc(slices.Clone(m.Nodes), func(n flake.Node) bool { return !n.Selected || n.EvalError != "" })
+	return nodes, work, nil
 }
 
-// plan evaluates the map and layers the settings. Any error here is one of the
-// map or the settings: no host was contacted.
-func (f *mapFlags) plan(ctx context.Context, p Process, out *output, env settings.Environment, r flake.Request) ([]flake.Node, plan.Plan, error) {
+// nodeMap is the flake's map, with the systems that were given in place of its own,
+// or without a flake the environment's.
+func (f *mapFlags) nodeMap(ctx context.Context, p Process, out *output, env settings.Environment, r flake.Request, systems []given) (flake.Map, error) {
+	if r.Ref == "" {
+		return roster(env, systems, r.Include, r.Exclude)
+	}
+	for _, g := range systems {
+		r.Given = append(r.Given, g.node)
+	}
 	began := time.Now()
+	m, err := f.evaluate(ctx, p, out, r)
+	if err != nil {
+		return m, err
+	}
+	phase := &report.Phase{
+		Time: time.Now(), Name: report.Evaluate, OK: true, Seconds: time.Since(began).Seconds(),
+		Cache: f.cacheUse(m.Evaluation), Notes: m.Evaluation.Warnings,
+	}
+	if m.Evaluation.Cached {
+		phase.Detail = "evaluation: cached"
+	}
+	out.emit(report.Record{Phase: phase})
+	return m, override(m, systems)
+}
+
+// evaluate evaluates a flake's map.
+func (f *mapFlags) evaluate(ctx context.Context, p Process, out *output, r flake.Request) (flake.Map, error) {
 	progress := out.lines(report.Evaluate)
 	// Errors come back as values, each once; evaluating again repeats them and
 	// all other lines here.
@@ -147,23 +178,9 @@ func (f *mapFlags) plan(ctx context.Context, p Process, out *output, env setting
 		shown[text] = true
 	}
 	r.Stderr = progress
-	m, err := flake.Evaluator{Runner: p.local(), Limit: f.evalTimeout}.Evaluate(ctx, r)
+	m, err := flake.Evaluator{Runner: p.local(), Limit: f.evalTimeout, Keep: f.keep(p)}.Evaluate(ctx, r)
 	progress.Flush()
-	if err != nil {
-		return nil, plan.Plan{}, err
-	}
-	work, err := plan.Make(m, env)
-	if err != nil {
-		return nil, plan.Plan{}, err
-	}
-	out.emit(report.Record{Phase: &report.Phase{Time: time.Now(), Name: report.Evaluate, OK: true, Seconds: time.Since(began).Seconds()}})
-	planned := &report.Plan{Notes: work.Notes}
-	for _, n := range work.Nodes {
-		planned.Nodes = append(planned.Nodes, n.Name)
-	}
-	out.emit(report.Record{Plan: planned})
-	nodes := slices.DeleteFunc(slices.Clone(m.Nodes), func(n flake.Node) bool { return !n.Selected || n.EvalError != "" })
-	return nodes, work, nil
+	return m, err
 }
 
 // nixOptions splits NAME=VALUE settings.
@@ -200,6 +217,12 @@ func refAndNixArgs(cmd *cobra.Command, args []string) error {
 	own, nixArgs := args, []string(nil)
 	if dash := cmd.ArgsLenAtDash(); dash >= 0 {
 		own, nixArgs = args[:dash], args[dash:]
+	}
+	if len(own) == 0 && withoutFlake(cmd) {
+		if len(nixArgs) > 0 {
+			return usageError{fmt.Errorf("%q: arguments for Nix need a flake reference; without one nothing is evaluated", nixArgs)}
+		}
+		return nil
 	}
 	if len(own) == 0 {
 		return usageError{fmt.Errorf("a flake reference with the node map's attribute is wanted, such as .#nodes")}

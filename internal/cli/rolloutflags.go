@@ -17,7 +17,7 @@ type rolloutFlags struct {
 
 func (f *rolloutFlags) add(flags *pflag.FlagSet) {
 	f.given = flags
-	flags.IntVarP(&f.policy.Parallel, "parallel", "p", 1, "how many nodes are deployed at once")
+	flags.IntVarP(&f.policy.Parallel, "parallel", "p", 1, "how many nodes are deployed at once, `N`")
 	flags.Var(&f.policy.MaxFailures, "max-failures", "how many nodes, or which part of all, may fail until no more are begun (default: all)")
 	flags.IntVar(&f.policy.Canary, "canary", 0, "deploy the first `N` nodes, and the rest only when all of them went well")
 	flags.IntVar(&f.policy.Batch, "batch", 0, "deploy `N` nodes, and the next ones when these have ended")

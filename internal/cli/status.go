@@ -10,6 +10,7 @@ import (
 	"github.com/deploy-ssh/deploy-ssh/internal/deploy"
 	"github.com/deploy-ssh/deploy-ssh/internal/flake"
 	"github.com/deploy-ssh/deploy-ssh/internal/report"
+	"github.com/deploy-ssh/deploy-ssh/internal/settings"
 	"github.com/deploy-ssh/deploy-ssh/internal/verdict"
 )
 
@@ -29,10 +30,12 @@ holds the lock of its switch, and how earlier deploys ended. Exit code 0 when ev
 host is as wanted, 5 when one drifts, 1 when one could not be asked.`,
 		Args: refAndNixArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.run(cmd.Context(), p, args[0], args[1:])
+			ref, nixArgs := source(args)
+			return f.run(cmd.Context(), p, ref, nixArgs)
 		},
 	}
 	f.add(cmd.Flags(), "print each status as a JSON line")
+	f.addSystems(cmd.Flags())
 	cmd.Flags().BoolVar(&f.noEval, "no-eval", false, "evaluate no system: tell what hosts are, not how they differ")
 	return cmd
 }
@@ -43,7 +46,7 @@ func (f *statusFlags) run(ctx context.Context, p Process, ref string, nixArgs []
 		return err
 	}
 	out := newOutput(p, f.json, f.noProgress, false)
-	out.emit(report.Record{Run: &report.Run{Protocol: report.Protocol, Version: Version, Time: began, Source: ref}})
+	out.emit(report.Record{Run: &report.Run{Protocol: report.Protocol, Version: Version, Time: began, Source: or(ref, settings.KeyNodes)}})
 	m, err := f.ready(ctx, p, out, flake.Request{Ref: ref, Args: nixArgs, SettingsOnly: f.noEval})
 	if err != nil {
 		return err

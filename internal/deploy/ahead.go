@@ -180,14 +180,17 @@ func (d *deployment) advance(ctx context.Context, p phase) *verdict.Decision {
 		if end := d.renew(ctx); end != nil {
 			return end
 		}
-		if p.name != report.Copy && !d.host.Valid {
+		for _, before := range d.work() {
 			// The closure was there before and is collected by now.
-			if end := d.advance(ctx, phase{report.Copy, d.copy}); end != nil {
+			if before.name == p.name || d.host.Valid {
+				break
+			}
+			if end := d.advance(ctx, before); end != nil {
 				return end
 			}
 		}
 	}
-	if p.name != report.Copy || !d.host.Valid {
+	if p.name != report.Copy && p.name != report.Build || !d.host.Valid {
 		d.touched = true
 		d.fleet.changed.Add(1)
 	}

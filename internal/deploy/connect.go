@@ -71,13 +71,18 @@ func (m *machines) twin(id, node string) string {
 func (d *deployment) identity() *ssh.Identity { return d.fleet.Identities[d.node.Name] }
 
 func (d *deployment) connect(ctx context.Context) step {
-	if d.fleet.Rollback == nil {
+	if d.fleet.Rollback == nil && !d.buildsThere() {
 		system, err := closure.Inspect(d.node.Toplevel)
 		if err != nil {
 			return end(verdict.Refused, err.Error())
 		}
 		d.system = system
 	}
+	return d.reach(ctx)
+}
+
+// reach connects to the host, whatever system it is to get.
+func (d *deployment) reach(ctx context.Context) step {
 	if d.fleet.Open != nil {
 		transport, err := d.fleet.Open(ctx, d.node)
 		if err != nil {
@@ -87,8 +92,8 @@ func (d *deployment) connect(ctx context.Context) step {
 		return step{detail: "connected"}
 	}
 	id := d.identity()
-	if d.fleet.RequirePins && (!id.Pinned || len(id.Weakened) > 0) {
-		return end(verdict.Unpinned, "host key "+id.Trust())
+	if s := d.unpinned(); s.end != nil {
+		return s
 	}
 	conn, err := id.Connect(ctx)
 	if err != nil {
@@ -97,6 +102,14 @@ func (d *deployment) connect(ctx context.Context) step {
 	d.login = conn
 	d.transport = sshTransport{Conn: conn, copier: d.fleet.Copier, limit: d.fleet.Limits.Switch}
 	return step{detail: "connected, host key " + id.Trust(), notes: append(id.Notes, conn.Notes...)}
+}
+
+// unpinned ends a node whose host key is not pinned where pins are required.
+func (d *deployment) unpinned() step {
+	if id := d.identity(); d.fleet.RequirePins && (!id.Pinned || len(id.Weakened) > 0) {
+		return end(verdict.Unpinned, "host key "+id.Trust())
+	}
+	return step{}
 }
 
 // unreached judges an error of the way to the host, before anything was changed there.
@@ -138,20 +151,32 @@ func (d *deployment) known(p performed) performed {
 	if d.before == nil {
 		return p
 	}
-	if why := wrongHost(d.host, d.node.Expect); why != "" {
-		// Its machine id is left out of account: it belongs to another node, whose
-		// fault this is not.
+	if why := d.stranger(); why != "" {
 		p.step = end(verdict.WrongHost, why)
 		return p
 	}
-	if id := d.host.MachineID; id != "" {
-		if other := d.fleet.machines.twin(id, d.node.Name); other != "" {
-			p.step = end(verdict.WrongHost, fmt.Sprintf("it has the machine id %s, and so had the host of node %s in this run: two nodes lead to one machine, or one is a copy of the other", id, other))
-			return p
-		}
+	if why := d.moved(p.step); why != "" {
+		p.step = end(verdict.Stale, why)
+		return p
 	}
 	p.step = d.slow(p.step)
 	return p
+}
+
+// stranger says why the host that answered is not the one that the node means; empty
+// when it is.
+func (d *deployment) stranger() string {
+	if why := wrongHost(d.host, d.node.Expect); why != "" {
+		// Its machine id is left out of account: it belongs to another node, whose
+		// fault this is not.
+		return why
+	}
+	if id := d.host.MachineID; id != "" {
+		if other := d.fleet.machines.twin(id, d.node.Name); other != "" {
+			return fmt.Sprintf("it has the machine id %s, and so had the host of node %s in this run: two nodes lead to one machine, or one is a copy of the other", id, other)
+		}
+	}
+	return ""
 }
 
 // slow adds a note where the login took long.
@@ -189,6 +214,9 @@ func (d *deployment) emit(r report.Record) {
 		note := "the pinned host key is weakened by " + strings.Join(id.Weakened, ", ")
 		if r.Phase != nil {
 			r.Phase.Notes = append(r.Phase.Notes[:len(r.Phase.Notes):len(r.Phase.Notes)], note)
+		}
+		if r.Exec != nil {
+			r.Exec.Notes = append(r.Exec.Notes[:len(r.Exec.Notes):len(r.Exec.Notes)], note)
 		}
 		if r.Result != nil {
 			r.Result.Notes = append(r.Result.Notes[:len(r.Result.Notes):len(r.Result.Notes)], note)

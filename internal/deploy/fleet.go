@@ -30,7 +30,10 @@ type Fleet struct {
 	RequirePins bool
 	// Copier brings closures to the hosts.
 	Copier closure.Engine
-	Limits Limits
+	// BuildThere has each host build its own system, from the derivations that are copied
+	// to it, where the node has one. nil means that all are built already.
+	BuildThere *closure.Build
+	Limits     Limits
 	// Goal is how far to go; empty means [GoalSwitch].
 	Goal Goal
 	// Reboot reboots a host after its boot entry was made, and waits for it.
@@ -45,6 +48,9 @@ type Fleet struct {
 	// Rollback, if not nil, brings hosts to an earlier generation of their own
 	// instead of to their node's toplevel.
 	Rollback *Rollback
+	// Planned, if not nil, has the hosts as the plan that is applied has seen them, by
+	// node. One that has moved since is left alone.
+	Planned map[string]verdict.Sighting
 	// Rollout is how many nodes go at once and when no more are begun.
 	Rollout rollout.Policy
 	// Emit receives the records, one at a time and in order.

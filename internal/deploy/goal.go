@@ -68,6 +68,9 @@ func (d *deployment) look() (connect, probe phase) {
 func (d *deployment) work() []phase {
 	goal := d.fleet.Goal
 	phases := []phase{{report.Copy, d.copy}}
+	if d.buildsThere() {
+		phases = append(phases, phase{report.Build, d.buildThere})
+	}
 	if goal == GoalDryActivate {
 		phases = append(phases, phase{report.DryActivate, d.dryActivate})
 	}

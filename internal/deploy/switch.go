@@ -66,6 +66,9 @@ func (d *deployment) activate(ctx context.Context) step {
 		decision = d.confirm(ctx, r, o, decision)
 	}
 	if decision.Verdict != verdict.Switched {
+		if where := before.Reboots(d.node.Toplevel); where != "" {
+			decision.Notes = append(decision.Notes, where)
+		}
 		return step{notes: notes, end: &decision}
 	}
 	notes = append(append(notes, decision.Notes...), d.rebootAdvised(o.Host)...)

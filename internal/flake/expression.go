@@ -15,27 +15,32 @@ const (
 )
 
 // expression is the text for --apply.
-func expression(toplevels string, include, exclude []Selector) string {
+func expression(toplevels string, include, exclude []Selector, given []string) string {
 	included := "null"
 	if include != nil {
 		included = nixSelectors(include)
 	}
-	return fmt.Sprintf("(%s) {\n  toplevels = %s;\n  include = %s;\n  exclude = %s;\n}",
-		nix.Contract, nixString(toplevels), included, nixSelectors(exclude))
+	var names strings.Builder
+	for _, name := range given {
+		names.WriteString(nixString(name) + " ")
+	}
+	return fmt.Sprintf("(%s) {\n  toplevels = %s;\n  include = %s;\n  exclude = %s;\n  elsewhere = [ %s];\n}",
+		nix.Contract, nixString(toplevels), included, nixSelectors(exclude), names.String())
 }
 
 func nixSelectors(selectors []Selector) string {
 	var b strings.Builder
 	b.WriteString("[ ")
 	for _, s := range selectors {
-		attribute, value := "name", s.pattern
-		switch {
-		case s.exact != "":
-			attribute, value = "exact", s.exact
-		case s.tag:
-			attribute = "tag"
+		if s.isName() {
+			b.WriteString(nixString(s.terms[0].value) + " ")
+			continue
 		}
-		fmt.Fprintf(&b, "{ text = %s; %s = %s; } ", nixString(s.text), attribute, nixString(value))
+		fmt.Fprintf(&b, "{ text = %s; all = [ ", nixString(s.text))
+		for _, t := range s.terms {
+			fmt.Fprintf(&b, "{ text = %s; %s = %s; } ", nixString(t.text), t.kind, nixString(t.value))
+		}
+		b.WriteString("]; } ")
 	}
 	b.WriteString("]")
 	return b.String()

@@ -50,7 +50,7 @@ func TestEvaluateCommandLine(t *testing.T) {
 	want := []string{
 		"eval", "--json", "--extra-experimental-features", "nix-command flakes",
 		"--impure", "--show-trace", "--option", "cores", "1",
-		"--apply", expression(forceCaught, nil, nil), ".#nodes", "--override-input", "a", "b",
+		"--apply", expression(forceCaught, nil, nil, nil), ".#nodes", "--override-input", "a", "b",
 	}
 	if diff := cmp.Diff(want, run.calls[0].Args); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
@@ -183,33 +183,13 @@ func TestWithoutOwnFrames(t *testing.T) {
 func TestSelectionThatIsTooLong(t *testing.T) {
 	r := Request{Ref: ".#nodes"}
 	for range 4000 {
-		r.Include = append(r.Include, exactly("a-name-of-some-length"))
+		r.Include = append(r.Include, exactly("a-name-of-some-length-that-nobody-would-choose"))
 	}
 	run := &scripted{t: t}
 	_, err := Evaluator{Runner: run}.Evaluate(context.Background(), r)
 	const want = "evaluating .#nodes: the selection of 4000 names and patterns is too long for Nix's command line; select with a glob or a tag"
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
-	}
-}
-
-func TestParseSelectors(t *testing.T) {
-	got, err := ParseSelectors("web-*, db.1,@eu?")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []Selector{
-		{text: "web-*", pattern: "web-.*"},
-		{text: "db.1", exact: "db.1"},
-		{text: "@eu?", pattern: "eu.", tag: true},
-	}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(Selector{})); diff != "" {
-		t.Errorf("-want +got\n%s", diff)
-	}
-	for _, list := range []string{"", "@", "a,,b", "a b", `a"`, "${x}", "[a-z]", "a|b"} {
-		if got, err := ParseSelectors(list); err == nil {
-			t.Errorf("%q was read as %v", list, got)
-		}
 	}
 }
 

@@ -20,6 +20,9 @@ const (
 	BuildLimit      = 12 * time.Hour
 )
 
+// keepLimit bounds the making of links, for which nothing is built.
+const keepLimit = 5 * time.Minute
+
 // features lets the program work where the new command line isn't enabled.
 var features = []string{"--extra-experimental-features", "nix-command flakes"}
 
@@ -29,6 +32,9 @@ type Request struct {
 	Ref string
 	// Include and Exclude select nodes; Include nil selects all.
 	Include, Exclude []Selector
+	// Given are names of nodes whose systems are not evaluated, because the caller
+	// has them from elsewhere.
+	Given []string
 	// SettingsOnly leaves all systems alone: no node has a toplevel or an
 	// EvalError then. It is for what looks at settings, and quick.
 	SettingsOnly bool
@@ -55,6 +61,8 @@ type Map struct {
 	Elevate string
 	// Nodes are all nodes, selected or not, in order. Their names are unique.
 	Nodes []Node
+	// Evaluation tells how the map came about.
+	Evaluation Evaluation
 }
 
 // Expect is the identity that a host must have. An empty field is not compared.

@@ -87,6 +87,10 @@ func TestEvaluateForms(t *testing.T) {
 		{name: "null fields", value: `{ web = { toplevel = system "w" {}; host = null; tags = null; ssh = null; }; }`, want: "web by name"},
 		{name: "one selected, the others abort", value: `{ web.toplevel = system "w" {}; db.toplevel = abort "db"; x = { toplevel = abort "x"; tags = [ "t" ]; }; }`, on: "web", want: "db:left-out web x:left-out by name"},
 		{name: "glob and tag", value: `[ { name = "w.1"; toplevel = system "w" {}; } { name = "wx1"; toplevel = abort ""; } { name = "b"; toplevel = system "b" {}; tags = [ "eu" ]; } ]`, on: "w.*,@e?", want: "w.1 wx1:left-out b"},
+		{name: "all of several", value: `[ { name = "w1"; toplevel = system "w" {}; tags = [ "a" "b" ]; } { name = "w2"; toplevel = abort ""; tags = [ "a" ]; } { name = "x"; toplevel = abort ""; tags = [ "a" "b" ]; } { name = "y"; toplevel = abort ""; } ]`, on: "w*&@a&@b", want: "w1 w2:left-out x:left-out y:left-out"},
+		{name: "the order stays the list's", value: `[ { name = "b"; toplevel = system "b" {}; } { name = "c"; toplevel = abort ""; } { name = "a"; toplevel = system "a" {}; } ]`, on: "a,b", want: "b c:left-out a"},
+		{name: "excluding what no node is", value: `[ { name = "a"; toplevel = system "w" {}; tags = [ "x" ]; } { name = "b"; toplevel = system "b" {}; tags = [ "y" ]; } ]`, exclude: "@x&@y", want: "a b"},
+		{name: "excluding all of several", value: `[ { name = "a"; toplevel = system "w" {}; tags = [ "x" ]; } { name = "b"; toplevel = abort ""; tags = [ "x" "y" ]; } ]`, exclude: "@x&@y", want: "a b:left-out"},
 		{name: "excluded", value: `[ { name = "a"; toplevel = system "w" {}; } { name = "b"; toplevel = abort ""; } ]`, exclude: "b", want: "a b:left-out"},
 		{name: "an unselected configuration is not looked into", value: `{ a = { options = {}; config = abort ""; }; b.toplevel = system "b" {}; }`, on: "b", want: "a:left-out b by name"},
 		{name: "throw", value: `{ a.toplevel = throw "no a"; b.toplevel = system "b" {}; }`, want: "a:failed b by name"},
@@ -253,6 +257,8 @@ func TestEvaluateRefusals(t *testing.T) {
 		{"order of a list", `{ nodes = { nodes = [ { name = "a"; toplevel = system "a" {}; } ]; order = [ "a" ]; }; }`, "", []string{"remove `order`"}},
 		{"another name inside", `{ nodes.web = { name = "db"; toplevel = system "a" {}; }; }`, "", []string{`nodes.web.name: found "db"`}},
 		{"nothing selected", `{ nodes.web.toplevel = abort ""; }`, "wbe,@t", []string{`"wbe" selects no node; did you mean "web"?`, `"@t" selects no node`}},
+		{"a tag that no node has", `{ nodes = [ { name = "web"; toplevel = abort ""; tags = [ "europe" "www" ]; } ]; }`, "web&@euorpe", []string{`"@euorpe" selects no node; did you mean "@europe"?`}},
+		{"tags that no node has together", `{ nodes = [ { name = "web"; toplevel = abort ""; tags = [ "a" ]; } { name = "db"; toplevel = abort ""; tags = [ "b" ]; } ]; }`, "@a&@b", []string{`"@a&@b" selects no node: none is all of these`}},
 		{"packages as nodes", `{ nodes.hello = system "hello" {}; }`, "", []string{"nodes.hello: found a package (hello); wanted a node"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -445,4 +451,43 @@ func FuzzNixString(f *testing.F) {
 			t.Errorf("%q became %q (%v)", text, got, err)
 		}
 	})
+}
+
+// Systems that the caller has are not even looked at.
+func TestGivenSystemsAreNotEvaluated(t *testing.T) {
+	store := nixtest.New(t)
+	for _, on := range []string{"", "a,b"} {
+		m, err := evaluate(t, store, `{ nodes = [ { name = "a"; toplevel = abort "no a"; } { name = "b"; toplevel = system "b" {}; } { name = "c.d"; toplevel = 1; tags = [ "t" ]; } ]; }`, "nodes", func(r *Request) {
+			selecting(t, on, "")(r)
+			r.Given = []string{"a", "c.d"}
+		})
+		want := "a:nothing b c.d:nothing"
+		if on != "" {
+			want = "a:nothing b c.d:left-out"
+		}
+		if err != nil || brief(m) != want {
+			t.Errorf("--on %q: got %q, %v; want %q", on, brief(m), err, want)
+		}
+	}
+}
+
+func TestSelectorMatches(t *testing.T) {
+	for _, test := range []struct {
+		text string
+		want string
+	}{{"a", "a"}, {"a*", "a ab a.b"}, {"a.?", "a.b"}, {"@eu", "ab"}, {"@e*", "ab"}, {"a*&@eu", "ab"}, {"x*&@eu", ""}, {"*", "a ab a.b xa"}} {
+		selectors, err := ParseSelectors(test.text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, name := range []string{"a", "ab", "a.b", "xa"} {
+			if selectors[0].Matches(name, map[string][]string{"ab": {"eu"}}[name]) {
+				got = append(got, name)
+			}
+		}
+		if strings.Join(got, " ") != test.want {
+			t.Errorf("%s matches %q, want %q", test.text, got, test.want)
+		}
+	}
 }

@@ -31,6 +31,12 @@ type Record struct {
 	Result *Result `json:"result,omitempty"`
 	// Status is what a host was seen to be, where that is all that was asked.
 	Status *Status `json:"status,omitempty"`
+	// Output is what a command printed that was asked for by itself.
+	Output *Output `json:"output,omitempty"`
+	// Exec closes a node where a command was all that was asked.
+	Exec *Exec `json:"exec,omitempty"`
+	// Planned is what an apply would do to a node, where that is all that was asked.
+	Planned *Planned `json:"planned,omitempty"`
 	// Summary closes the stream.
 	Summary *Summary `json:"summary,omitempty"`
 }
@@ -40,7 +46,8 @@ type Run struct {
 	Protocol int       `json:"protocol"`
 	Version  string    `json:"version"`
 	Time     time.Time `json:"time"`
-	// Source is the flake reference of the node map.
+	// Source is the flake reference of the node map, or the environment variable that
+	// has the nodes where there is no flake.
 	Source string `json:"source"`
 }
 
@@ -97,15 +104,19 @@ type Phase struct {
 	Detail string `json:"detail,omitempty"`
 	// Notes are true things that changed nothing.
 	Notes []string `json:"notes,omitempty"`
+	// Cache says of an evaluation what became of it in the cache: "hit" when nothing was
+	// evaluated, "miss", or "off: " and why.
+	Cache string `json:"cache,omitempty"`
 	// Copied is what was sent, in a copy phase that had anything to send.
 	Copied *Copied `json:"copied,omitempty"`
 }
 
 // Copied counts a copy.
 type Copied struct {
-	// By is what moved the paths: "cache", the deployer's own, or "nix copy".
+	// By is what moved the paths: "cache", the deployer's own, "via cache", the
+	// operator's, or "nix copy".
 	By string `json:"by"`
-	// Why is why it was not the cache; empty when it was.
+	// Why is why it was nix copy; else empty.
 	Why string `json:"why,omitempty"`
 	// Paths is how many the closure has, Missing how many of them the host lacked;
 	// FromHere and FromCaches are where those came from, unknown with nix copy.

@@ -74,9 +74,12 @@ func TestCheckContract(t *testing.T) {
 func TestUnknownFieldsSayWhatWasMeant(t *testing.T) {
 	for _, test := range []struct{ document, want string }{
 		{`{"nodes":{"web":{"hots":1}}}`, `; did you mean "host"?`},
-		{`{"nodes":{"web":{"Port":1}}}`, `; the port is an option: options = [ "Port=…" ]`},
+		{`{"nodes":{"web":{"Port":1}}}`, `; write options = [ "Port=…" ]`},
 		{`{"nodes":{"web":{"ProxyJump":1}}}`, `; an option of ssh_config is an item of options: options = [ "ProxyJump=…" ]`},
-		{`{"nodes":{"web":{"sshOpts":1}}}`, `; write options`},
+		{`{"nodes":{"web":{"sshOpts":1}}}`, `, as in deploy-rs; write options: bare Key=Value`},
+		{`{"nodes":{"web":{"targetPort":1}}}`, `, as in colmena, morph and wire; write options = [ "Port=…" ]: the port`},
+		{`{"nodes":{"web":{"profiles":1}}}`, `unknown field "profiles" (known:`},
+		{`{"nodes":{"web":{"magicRollback":1}}}`, `, as in deploy-rs; write --confirm 2m: a flag`},
 		{`{"nodes":{"web":{"hostname":1}}}`, `; write host`},
 		{`{"nodes":{"web":{"ssh":1}}}`, `; its fields stand here without it`},
 		{`{"nodes":{"web":{"zzz":1}}}`, `unknown field "zzz" (known: host, hostKey, key, options, user)`},
@@ -90,11 +93,32 @@ func TestUnknownFieldsSayWhatWasMeant(t *testing.T) {
 	node := `{` + head + `,"defaults":{},"nodes":[{"name":"web","selected":true,%s:null}]}`
 	for field, want := range map[string]string{
 		`"user"`: "; write ssh.user", `"hostKey"`: "; write ssh.hostKey", `"sshUser"`: "; write ssh.user", `"hostname"`: "; write host",
-		`"targetPort"`: `; the port is an option: ssh.options = [ "Port=…" ]`, `"configuration"`: "; write toplevel",
+		`"targetPort"`: `; write ssh.options = [ "Port=…" ]`, `"configuration"`: "; write toplevel",
+		`"targetHost"`: ", as in colmena, morph and wire; write host (known", `"sshOpts"`: "; write ssh.options: bare", `"profiles"`: ", as in deploy-rs; write toplevel: a node has one profile",
+		`"deployment"`: "; its fields stand in the node itself", `"allowLocalDeployment"`: "; every node is deployed over ssh", `"autoRollback"`: "; after a failed activation",
+		`"remoteBuild"`: "; builds run where", `"buildOnTarget"`: "; builds run where", `"targetUser"`: "; write ssh.user (known", `"sudo"`: "; write elevate",
 	} {
 		problems, err := Check(Contract, []byte(strings.Replace(node, "%s", field, 1)))
 		if err != nil || len(problems) != 1 || !strings.Contains(problems[0].Text, want) {
 			t.Errorf("%s: got %v, %v\nwant %s", field, problems, err, want)
+		}
+	}
+}
+
+// In the map itself and its defaults, too.
+func TestFieldsOfOthersElsewhere(t *testing.T) {
+	for document, want := range map[string]string{
+		`{` + head + `,"defaults":{},"nodes":[],"sshUser":null}`:      `sshUser: unknown field "sshUser", as in deploy-rs; write defaults.ssh.user (known`,
+		`{` + head + `,"defaults":{},"nodes":[],"meta":null}`:         `meta: unknown field "meta", as in colmena and wire; systems are made by nixpkgs.lib.nixosSystem`,
+		`{` + head + `,"defaults":{"sshUser":null},"nodes":[]}`:       `defaults.sshUser: unknown field "sshUser", as in deploy-rs; write ssh.user (known`,
+		`{` + head + `,"defaults":{"targetHost":null},"nodes":[]}`:    `defaults.targetHost: unknown field "targetHost" (known`,
+		`{` + head + `,"defaults":{"ssh":{"sudo":null}},"nodes":[]}`:  `defaults.ssh.sudo: unknown field "sudo" (known`,
+		`{` + head + `,"defaults":{"ssh":{"port":null}},"nodes":[]}`:  `defaults.ssh.port: unknown field "port"; write options = [ "Port=…" ] (known`,
+		`{` + head + `,"defaults":{"magicRollback":null},"nodes":[]}`: `write --confirm 2m`,
+	} {
+		problems, err := Check(Contract, []byte(document))
+		if err != nil || len(problems) != 1 || !strings.Contains(Location(problems[0].Path)+": "+problems[0].Text, want) {
+			t.Errorf("%s: got %v, %v\nwant %s", document, problems, err, want)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/deploy-ssh/deploy-ssh/internal/nearest"
+	"github.com/deploy-ssh/deploy-ssh/internal/peers"
 )
 
 // unknownField says what a field is that nobody knows in a place where the
@@ -18,36 +19,32 @@ func unknownField(name string, known []string) string {
 	return fmt.Sprintf("unknown field%s%s (known: %s)", shown, meant(name, known), strings.Join(known, ", "))
 }
 
-// elsewhere are names that other tools and ssh_config(5) have for our fields.
-var elsewhere = map[string]string{
-	"hostname": "host", "targethost": "host", "address": "host",
-	"sshuser": "user", "targetuser": "user", "username": "user", "login": "user",
-	"identityfile": "key", "sshkey": "key", "keyfile": "key", "privatekey": "key",
-	"sshopts": "options", "sshoptions": "options", "opts": "options",
-	"hostpublickey": "hostKey", "publickey": "hostKey", "publichostkey": "hostKey",
-	"system": "toplevel", "configuration": "toplevel", "config": "toplevel", "path": "toplevel",
+// synonyms are names that ssh_config(5) and people have for our fields, in lower
+// case. Those of other tools are in [peers].
+var synonyms = map[string]string{
+	"address": "host", "username": "ssh.user", "login": "ssh.user", "user": "ssh.user",
+	"identityfile": "ssh.key", "sshkey": "ssh.key", "keyfile": "ssh.key", "privatekey": "ssh.key", "key": "ssh.key",
+	"opts": "ssh.options", "options": "ssh.options", "port": portOption, "sshport": portOption,
+	"hostpublickey": "ssh.hostKey", "publickey": "ssh.hostKey", "publichostkey": "ssh.hostKey", "hostkey": "ssh.hostKey",
+	"system": "toplevel", "configuration": "toplevel", "config": "toplevel",
 }
+
+const portOption = `ssh.options = [ "Port=…" ]`
 
 // meant is the end of a sentence: `; write …`, `; did you mean …`, or nothing.
 func meant(name string, known []string) string {
-	lower := strings.ToLower(name)
-	field := name
-	if other, ok := elsewhere[lower]; ok && !slices.Contains(properties("entry", ""), name) {
-		field = other
-	}
-	ssh := slices.Contains(known, "ssh")
-	port := lower == "port" || lower == "targetport" || lower == "sshport"
-	switch {
-	case port && ssh:
-		return `; the port is an option: ssh.options = [ "Port=…" ]`
-	case port && slices.Contains(known, "options"):
-		return `; the port is an option: options = [ "Port=…" ]`
-	case ssh && !slices.Contains(known, field) && slices.Contains(properties("entry", ""), field):
-		return "; write ssh." + field
-	case name == "ssh" && slices.Contains(known, "user"):
+	if name == "ssh" && slices.Contains(known, "user") {
 		return "; its fields stand here without it"
-	case field != name && slices.Contains(known, field):
-		return fmt.Sprintf("; write %s", field)
+	}
+	row, theirs := peers.Find(peers.Field, name)
+	said := "; "
+	if theirs {
+		said = ", as in " + row.Names() + "; "
+	} else {
+		row.Ours = synonyms[strings.ToLower(name)]
+	}
+	if row = placed(row, known); row.Ours != "" || row.Note != "" {
+		return said + row.Remedy()
 	}
 	if hint := nearest.Hint(name, known); hint != "" {
 		return hint
@@ -56,4 +53,23 @@ func meant(name string, known []string) string {
 		return fmt.Sprintf(`; an option of ssh_config is an item of options: options = [ "%s=…" ]`, name)
 	}
 	return ""
+}
+
+// placed is a row with ours as it is written in a place that has the known fields.
+// Nothing is left of a field that can't be written there, nor of its note.
+func placed(row peers.Row, known []string) peers.Row {
+	has := func(name string) bool { return slices.Contains(known, name) }
+	field, _, _ := strings.Cut(row.Ours, " ")
+	top, inSSH := strings.CutPrefix(field, "ssh.")
+	switch {
+	case row.Ours == "" || strings.HasPrefix(row.Ours, "-"):
+	case inSSH && has("ssh"), has(field):
+	case inSSH && has(top): // in ssh itself, or in the environment's map
+		row.Ours = strings.TrimPrefix(row.Ours, "ssh.")
+	case has("order") && (inSSH || field == "elevate"): // beside the nodes
+		row.Ours = "defaults." + row.Ours
+	default:
+		return peers.Row{}
+	}
+	return row
 }

@@ -48,6 +48,23 @@ func (h Host) Boots(toplevel string) (boots, proven bool) {
 	return h.BootEntry == toplevel, true
 }
 
+// Reboots says where a reboot leads whose boot entry this deploy has not touched,
+// when that is not to the system that ran before it: an earlier deploy may have
+// chosen another one to boot. Empty when a reboot goes back, or when nobody knows.
+func (h Host) Reboots(wanted string) string {
+	leads := h.BootEntry
+	if h.Container != "" {
+		leads = h.Profile
+	}
+	switch leads {
+	case "", h.Running:
+		return ""
+	case wanted:
+		return "a reboot starts the wanted system, not the one that ran before: an earlier deploy made its boot entry"
+	}
+	return "a reboot starts " + leads + ", not the system that ran before: an earlier deploy made its boot entry"
+}
+
 // Finished reports whether the host runs toplevel and no switch left anything to do.
 func (h Host) Finished(toplevel string) bool {
 	return h.Running == toplevel && len(h.Lists) == 0

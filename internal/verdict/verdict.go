@@ -28,6 +28,7 @@ const (
 	ElevationRefused Verdict = "elevation-refused"
 	Unusable         Verdict = "unusable"
 	WrongHost        Verdict = "wrong-host"
+	Stale            Verdict = "stale"
 	Refused          Verdict = "refused"
 	CopyFailed       Verdict = "copy-failed"
 	Unscheduled      Verdict = "unscheduled"
@@ -122,6 +123,9 @@ var table = []Row{
 	{WrongHost, Failed, No,
 		"The host that answered is not the one that the node means; nothing was written there.",
 		"Mend the node's address, or its expect, then run again."},
+	{Stale, Failed, No,
+		"The host is not as the plan that was applied has seen it; nothing was written there.",
+		"Plan again, look at what would change now, and apply that."},
 	{Refused, Failed, No,
 		"The host, or a check before the switch, refused this system; nothing was activated.",
 		"Mend what the reason names. Where it says that the change needs a reboot: --goal boot --reboot."},
@@ -138,10 +142,10 @@ var table = []Row{
 		"The switch ran longer than its limit and was stopped.",
 		"Look at the host's jobs (systemctl list-jobs), mend what hangs, then run again: it goes on from where it stopped."},
 	{ActivationFailed, Failed, Maybe,
-		"The activation failed. The boot entry is still the old one, so a reboot goes back.",
+		"The activation failed. The boot entry was not touched: a reboot starts the system that the host booted by default before.",
 		"Read the switch's log, mend the system and run again."},
 	{Partial, Failed, Yes,
-		"The new system was activated, but not all of its units were started. The boot entry is still the old one.",
+		"The new system was activated, but not all of its units were started. The boot entry was not touched.",
 		"Run again: the switch goes on from the lists it left."},
 	{Rebooted, Failed, Maybe,
 		"The host rebooted during the switch and does not run the wanted system.",
@@ -150,11 +154,11 @@ var table = []Row{
 		"Another switch has meanwhile brought the host to another system.",
 		"Find out who else deploys to this host, then run again."},
 	{Degraded, Failed, Yes,
-		"The host runs the wanted system, but units failed that did not fail before. The boot entry is still the old one.",
+		"The host runs the wanted system, but units failed that did not fail before. The boot entry was not touched.",
 		"Look at the units named (systemctl status UNIT), mend them and run again."},
 	{NoLogin, Failed, Yes,
-		"The host runs the wanted system, but a fresh login fails. The system profile and the boot entry are the old ones, so a reboot goes back.",
-		"Mend what keeps sshd from letting you in; if you can't reach the host, reboot it."},
+		"The host runs the wanted system, but a fresh login fails. The system profile and the boot entry were not touched: a reboot starts the system that the host booted by default before.",
+		"Mend what keeps sshd from letting you in; if you can't reach the host, reboot it (unless a note says that this starts the same system)."},
 	{RolledBack, Failed, Maybe,
 		"No fresh login confirmed the new system in time, so the host went back to the old one by itself.",
 		"Find out what in the new system cut the host off, then run again."},

@@ -260,6 +260,27 @@ func TestForeseen(t *testing.T) {
 	}
 }
 
+func TestReboots(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		host Host
+		want string
+	}{
+		{"boots what runs", Host{Running: "old", Profile: "old", Loader: "grub", BootEntry: "old"}, ""},
+		{"boots the wanted system", Host{Running: "old", Profile: "new", Loader: "grub", BootEntry: "new"}, "starts the wanted system"},
+		{"boots a third", Host{Running: "old", Profile: "third", Loader: "grub", BootEntry: "third"}, "starts third,"},
+		{"the entry was not made", Host{Running: "old", Profile: "new", Loader: "grub", BootEntry: "old"}, ""},
+		{"a loader that can't be read", Host{Running: "old", Profile: "new"}, ""},
+		{"a container", Host{Running: "old", Profile: "new", Container: "lxc"}, "starts the wanted system"},
+		{"a container with a third", Host{Running: "old", Profile: "third", Container: "lxc"}, "starts third,"},
+		{"no profile", Host{Running: "old", Loader: "grub", BootEntry: "old"}, ""},
+	} {
+		if got := tt.host.Reboots("new"); (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
+			t.Errorf("%s: Reboots = %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
 func TestDryRun(t *testing.T) {
 	for _, tt := range []struct {
 		s    Switch

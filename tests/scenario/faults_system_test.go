@@ -3,6 +3,7 @@ package scenario_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/deploy-ssh/deploy-ssh/internal/verdict"
@@ -99,7 +100,7 @@ func TestFaultsThatHide(t *testing.T) {
 		{fault: "a failed activation behind an old failure", attribute: "oldActivate", want: verdict.ActivationFailed, code: 1, reason: "Failed to run activate script"},
 		{fault: "good again", attribute: "good", want: verdict.Switched},
 		{fault: "boot entry first", attribute: "broken2", flags: "--goal boot", want: verdict.Staged},
-		{fault: "then an activation that fails", attribute: "broken2", want: verdict.Degraded, code: 4, reason: "fault.service"},
+		{fault: "then an activation that fails", attribute: "broken2", want: verdict.Degraded, code: 4, reason: "fault.service", note: "a reboot starts the wanted system"},
 		{fault: "and is no better when looked at again", attribute: "broken2", want: verdict.Degraded, code: 4, reason: "fault.service"},
 		{fault: "good once more", attribute: "good", want: verdict.Switched},
 		{fault: "a unit that flaps", attribute: "flaps", flags: "--settle 4s", want: verdict.Degraded, code: 4, reason: "flaps.service"},
@@ -138,8 +139,27 @@ func TestFaultsThatHide(t *testing.T) {
 func TestBootLoaders(t *testing.T) {
 	t.Parallel()
 	w, r := faultsWorld(t)
-	play(t, w, r.Host("web1"), []row{
-		{fault: "grub", attribute: "grub", flags: "--goal switch", want: verdict.Switched},
-		{fault: "grub again", attribute: "grub", flags: "--goal switch", want: verdict.Unchanged},
+	web1 := r.Host("web1")
+	fresh := on(web1, "rm -rf /boot/*")
+	rollback := func(want verdict.Verdict, code int) func(context.Context, scenario.Result) error {
+		return func(ctx context.Context, _ scenario.Result) error {
+			out, err := w.Deployer.Run(ctx, "cd "+w.Flake+" && "+w.Program+" rollback .#good --settle 0s")
+			if err == nil && (out.Code != code || !strings.Contains(out.Stdout, string(want))) {
+				err = fmt.Errorf("rollback: exit code %d, want %d and %s\n%s%s", out.Code, code, want, out.Stdout, out.Stderr)
+			}
+			return err
+		}
+	}
+	play(t, w, web1, []row{
+		{fault: "grub", attribute: "grub", before: fresh, want: verdict.Switched},
+		{fault: "grub again", attribute: "grub", want: verdict.Unchanged},
+		{fault: "back with grub", attribute: "grub", flags: "--goal switch", want: verdict.Unchanged, check: rollback(verdict.Switched, 0)},
+		{fault: "extlinux", attribute: "extlinux", before: fresh, want: verdict.Switched},
+		{fault: "extlinux again", attribute: "extlinux", want: verdict.Unchanged},
+		{fault: "boot counting", attribute: "counting", before: fresh, want: verdict.Switched},
+		{fault: "boot counting again", attribute: "counting", want: verdict.Unchanged},
+		// With counting the newest generation is started, whatever the default was meant
+		// to be: going back runs the old system and boots the new one, and that is said.
+		{fault: "back with boot counting", attribute: "counting", flags: "--goal switch", want: verdict.Unchanged, check: rollback(verdict.Unfinalized, 1)},
 	})
 }

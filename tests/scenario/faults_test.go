@@ -47,6 +47,8 @@ const faultsFlake = `{
       blind = node (toplevels.mkToplevel { name = "blind"; units = dying 2 // { "blinds.service" = { wantedBy = [ "multi-user.target" ]; text = "[Service]\nType=oneshot\nExecStart=/bin/sh -c '(sleep 1; chmod -x /usr/bin/systemctl) &'\nKillMode=none\n"; }; }; });
       hangs = node (toplevels.mkToplevel { name = "hangs"; faults.activateSeconds = 100000; });
       grub = node (toplevels.mkToplevel { name = "grub"; loader = "grub"; });
+      extlinux = node (toplevels.mkToplevel { name = "extlinux"; loader = "extlinux"; });
+      counting = node (toplevels.mkToplevel { name = "counting"; loader = "systemd-boot-counting"; });
       exits = builtins.listToAttrs (builtins.concatMap (code: map (moved: {
         name = "c${toString code}${if moved then "true" else "false"}";
         value = node (toplevels.mkToplevel {
@@ -205,12 +207,20 @@ func play(t *testing.T, w scenario.World, web1 *rig.Host, rows []row) {
 // running is what a host runs and boots, read without the program.
 func running(t *testing.T, ctx context.Context, h *rig.Host) string {
 	t.Helper()
-	out, err := h.Sh(ctx, `printf 'runs %s, boots %s, lists [%s]' "$(readlink -f /run/current-system)" "$(`+scenario.BootEntry+`)" "$(ls /run/nixos | grep -- -list)"`)
+	out, err := h.Sh(ctx, `printf 'runs %s, boots %s, lists [%s]' "$(readlink -f /run/current-system)" "$(`+bootEntry+`)" "$(ls /run/nixos | grep -- -list)"`)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return out
 }
+
+// bootEntry prints the toplevel that the boot loader starts, whichever it is: by
+// grub's first entry, extlinux's default label, or what systemd-boot's default
+// pattern fits, the newest first.
+const bootEntry = `if [ -e /boot/grub/grub.cfg ]; then sed -n '/^menuentry/,/^}/p' /boot/grub/grub.cfg
+elif [ -e /boot/extlinux/extlinux.conf ]; then sed -n '/^LABEL nixos-default$/,/^LABEL nixos-[0-9]/p' /boot/extlinux/extlinux.conf
+else cd /boot/loader/entries && cat "$(ls -d $(sed -n 's/^default *//p' ../loader.conf) | sort -V | tail -n 1)"
+fi | sed -n 's/.*init=\([^ ]*\)\/init.*/\1/p' | head -n 1`
 
 // on makes a step of a script on a host.
 func on(h *rig.Host, script string) func(context.Context) error {

@@ -12,6 +12,7 @@ import (
 )
 
 func TestIdentity(t *testing.T) {
+	t.Parallel()
 	w := identityWorld(t)
 	for _, tt := range []struct {
 		name string

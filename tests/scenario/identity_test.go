@@ -121,12 +121,11 @@ type outcome struct {
 	results map[string]report.Result
 }
 
-// program calls the program in the flake's folder; env goes in front of it. The race
-// detector would sleep for a second at each end.
+// program calls the program in the flake's folder; env goes in front of it.
 func (w *identities) program(t *testing.T, env, args string) outcome {
 	t.Helper()
 	out, err := w.rig.Deployer.Run(t.Context(), rig.Cmd{Args: []string{"/bin/sh", "-c",
-		"cd " + rigworld.Flake + " && export PATH=/root/bin:$PATH GORACE=atexit_sleep_ms=0 && " + env + " exec " + rigworld.Program + " " + args}})
+		"cd " + rigworld.Flake + " && export PATH=/root/bin:$PATH " + rigworld.RaceEnv + " && " + env + " exec " + rigworld.Program + " " + args}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +140,12 @@ func (w *identities) deploy(t *testing.T, attribute, settings string, flags ...s
 		w.write(t, w.rig.Deployer, "/root/settings.json", settings, 0o644)
 		env = `DEPLOY_SSH_NODES="$(cat /root/settings.json)"`
 	}
-	o := w.program(t, env, "'.#'"+attribute+" --json --settle 0s "+strings.Join(flags, " "))
+	return w.program(t, env, "'.#'"+attribute+" --json --settle 0s "+strings.Join(flags, " ")).read(t)
+}
+
+// read reads the records of a call with --json.
+func (o outcome) read(t *testing.T) outcome {
+	t.Helper()
 	o.results = map[string]report.Result{}
 	for line := range strings.Lines(o.Stdout) {
 		var record report.Record

@@ -4,9 +4,7 @@
 package vm
 
 import (
-	"context"
 	"encoding/json"
-	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -15,47 +13,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/deploy-ssh/deploy-ssh/internal/child"
-	"github.com/deploy-ssh/deploy-ssh/internal/nixtest"
 	"github.com/google/go-cmp/cmp"
 )
 
-const root = "../.."
-
-// nix runs a program of Nix and returns what it prints, trimmed.
-func nix(t *testing.T, store nixtest.Store, name string, args ...string) (string, error) {
-	t.Helper()
-	result, err := store.Runner.Run(context.Background(), child.Command{Name: name, Args: args})
-	return strings.TrimSpace(string(result.Stdout)), err
-}
-
-// source copies what flake.nix reads, without git's and other data, to where
-// the store is, and returns the arguments that name it and the stand-in.
-func source(t *testing.T, store nixtest.Store) (ref string, override []string) {
-	t.Helper()
-	dir := filepath.Join(store.Runner.Dir, "source")
-	for _, name := range []string{"flake.nix", "package.nix", "go.mod", "go.sum"} {
-		text, err := os.ReadFile(filepath.Join(root, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, name := range []string{"cmd", "internal", "nix", "tests"} {
-		if err := os.CopyFS(filepath.Join(dir, name), os.DirFS(filepath.Join(root, name))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return "path:" + dir, []string{"--no-write-lock-file", "--override-input", "nixpkgs", "path:" + filepath.Join(dir, "tests/vm/stand-in")}
-}
-
 func TestEveryNixFileParses(t *testing.T) {
-	store := nixtest.New(t)
 	args := []string{"--parse"}
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() && d.Name() == ".git" {
@@ -70,17 +31,39 @@ func TestEveryNixFileParses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := nix(t, store, "nix-instantiate", args...); err != nil {
-		t.Error(err)
-	}
+	everyNix(t, func(t *testing.T, n nixOf) {
+		if _, err := n.run("nix-instantiate", args...); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
-// Every output is evaluated for every system.
-func TestFlake(t *testing.T) {
-	store := nixtest.New(t)
-	ref, override := source(t, store)
-	if _, err := nix(t, store, "nix", append([]string{"flake", "check", "--no-build", ref}, override...)...); err != nil {
+// Every output is evaluated for every system, by every Nix.
+func TestFlake(t *testing.T) { everyNix(t, testFlake) }
+
+func testFlake(t *testing.T, n nixOf) {
+	t.Parallel()
+	ref, override := n.source(t)
+	release, err := n.run("nix", "--version")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Log(release)
+	if _, err := n.run("nix", append([]string{"flake", "check", "--no-build", ref}, override...)...); err != nil {
 		t.Error(err)
+	}
+	show := append([]string{"flake", "show", "--json", ref}, override...)
+	if version.FindString(release) != "2.8" {
+		show = append(show, "--all-systems")
+	}
+	shown, err := n.run("nix", show...)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, name := range []string{"vm-two-targets", "nixosModules", "flake-parts", "aarch64-darwin", "overlays"} {
+		if !strings.Contains(shown, name) {
+			t.Errorf("nix flake show does not show %s:\n%s", name, shown)
+		}
 	}
 	const (
 		program = `p: if builtins.match "/.*/bin/deploy-ssh" p.program != null then p.type else p.program`
@@ -94,18 +77,14 @@ func TestFlake(t *testing.T) {
 	}{
 		{"packages", derivation, map[string]string{"default": "deploy-ssh-0.1.0", "deploy-ssh": "deploy-ssh-0.1.0"}, true},
 		{"apps", program, map[string]string{"default": "app"}, true},
-		{"checks", derivation, map[string]string{
-			"deploy-ssh": "deploy-ssh-0.1.0", "go": "deploy-ssh-check-0.1.0",
-			"vm-two-targets": "vm-test-run-deploy-ssh-two-targets",
-		}, false},
+		{"checks", derivation, checks, false},
 		{"devShells", derivation, map[string]string{"default": "nix-shell"}, true},
 	} {
 		want := map[string]map[string]string{"x86_64-linux": output.want, "aarch64-linux": output.want}
 		if output.darwin {
 			want["aarch64-darwin"] = output.want
 		}
-		apply := "builtins.mapAttrs (_: builtins.mapAttrs (_: " + output.of + "))"
-		out, err := nix(t, store, "nix", append([]string{"eval", "--json", ref + "#" + output.name, "--apply", apply}, override...)...)
+		out, err := n.eval(ref, override, output.name, "builtins.mapAttrs (_: builtins.mapAttrs (_: "+output.of+"))")
 		if err != nil {
 			t.Error(err)
 			continue
@@ -119,14 +98,28 @@ func TestFlake(t *testing.T) {
 		}
 	}
 	for output, want := range map[string]string{
-		"lib":       `["mkNodes","types"]`,
-		"formatter": `["aarch64-darwin","aarch64-linux","x86_64-linux"]`,
+		"lib":          `["checks","mkNodes","types"]`,
+		"formatter":    `["aarch64-darwin","aarch64-linux","x86_64-linux"]`,
+		"nixosModules": `["default","target"]`,
+		"flakeModules": `["default"]`,
+		"overlays":     `["default"]`,
+		"templates":    `["default","flake-parts"]`,
 	} {
-		got, err := nix(t, store, "nix", append([]string{"eval", "--json", ref + "#" + output, "--apply", "builtins.attrNames"}, override...)...)
+		got, err := n.eval(ref, override, output, "builtins.attrNames")
 		if err != nil || got != want {
 			t.Errorf("%s: got %s, %v, want %s", output, got, err, want)
 		}
 	}
+	// The overlay's package is the flake's own.
+	if got, err := n.eval(ref, override, "overlays.default", `o: (o { callPackages = _: _: { deploy-ssh = "ours"; scenario = "not for all"; }; } { })`); err != nil || got != `{"deploy-ssh":"ours"}` {
+		t.Errorf("the overlay: got %s, %v", got, err)
+	}
+}
+
+// checks are the names of the derivations in the flake's checks.
+var checks = map[string]string{
+	"deploy-ssh": "deploy-ssh-0.1.0", "go": "deploy-ssh-check-0.1.0", "modules": "deploy-ssh-modules",
+	"vm-two-targets": "vm-test-run-deploy-ssh-two-targets",
 }
 
 // The hash in package.nix is that of the tree that `go mod vendor` makes, as
@@ -138,7 +131,7 @@ func TestVendorHash(t *testing.T) {
 	if out, err := vendor.CombinedOutput(); err != nil {
 		t.Fatalf("go mod vendor: %v\n%s", err, out)
 	}
-	want, err := nix(t, nixtest.New(t), "nix", "hash", "path", "--type", "sha256", dir)
+	want, err := machineNix(t).run("nix", "hash", "path", "--type", "sha256", dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,36 +145,5 @@ func TestVendorHash(t *testing.T) {
 	}
 	if string(got[1]) != want {
 		t.Errorf("package.nix has vendorHash = %q, but go.mod and the imports now make %q", got[1], want)
-	}
-}
-
-// A stand-in that takes everything would show nothing.
-func TestStandInRefuses(t *testing.T) {
-	store := nixtest.New(t)
-	dir, err := filepath.Abs("stand-in")
-	if err != nil {
-		t.Fatal(err)
-	}
-	missing := filepath.Join(t.TempDir(), "package.nix")
-	if err := os.WriteFile(missing, []byte("{ nosuch }: nosuch"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	for expression, want := range map[string]string{
-		`lib.fileset.unions [ ./nowhere ]`:                                                                                    "nowhere does not exist",
-		`lib.evaluate { modules = [ { a.b = 1; } ({ x, ... }: { a.b = x; }) ]; args.x = 2; }`:                                 "the option a.b is defined in two ways",
-		`pkgs.callPackages ` + missing + ` { }`:                                                                               "nosuch",
-		`pkgs.testers.runNixOSTest { name = "a"; nodes = { }; }`:                                                              "testScript",
-		`(pkgs.testers.runNixOSTest { name = "a"; testScript = ""; nodes.a = { pkgs, ... }: { b = pkgs.nosuch; }; }).drvPath`: "nosuch",
-	} {
-		text := fmt.Sprintf("let lib = import %s/lib.nix; pkgs = import %s/packages.nix { inherit lib; system = %q; }; in %s", dir, dir, nixtest.Platform(), expression)
-		if got, err := nix(t, store, "nix-instantiate", "--eval", "--strict", "--expr", text); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: got %s, %v\nwant %s", expression, got, err, want)
-		}
-	}
-	// And what it takes is merged.
-	got, err := nix(t, store, "nix-instantiate", "--eval", "--strict", "--json", "--expr", fmt.Sprintf(
-		`let lib = import %s/lib.nix; in lib.evaluate { modules = [ { imports = [ { a.l = [ 1 ]; f = [ 1 ]; } ]; a.l = [ 2 ]; a.s = "x"; } ({ x, ... }: { f = lib.mkForce [ x ]; }) ]; args.x = 3; }`, dir))
-	if diff := cmp.Diff(`{"a":{"l":[1,2],"s":"x"},"f":[3]}`, got); err != nil || diff != "" {
-		t.Errorf("%v\n%s", err, diff)
 	}
 }

@@ -39,11 +39,10 @@ const look = `test: {
 // The parts of the test fit each other: the script's Python, the description of
 // the world, the flake, the machines.
 func TestTwoTargets(t *testing.T) {
-	store := nixtest.New(t)
-	ref, override := source(t, store)
-	out, err := nix(t, store, "nix", append([]string{
-		"eval", "--json", ref + "#checks." + nixtest.Platform() + ".vm-two-targets", "--apply", look,
-	}, override...)...)
+	n := machineNix(t)
+	store := n.store
+	ref, override := n.source(t)
+	out, err := n.eval(ref, override, "checks."+nixtest.Platform()+".vm-two-targets", look)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,29 +3,20 @@ let
   inherit (builtins)
     any
     attrNames
-    concatLists
-    concatMap
-    isAttrs
-    isFunction
-    isList
     listToAttrs
     map
-    match
     pathExists
-    removeAttrs
     stringLength
     substring
     toString
     ;
 in
-rec {
+import ./modules.nix
+// rec {
   nameValuePair = name: value: { inherit name value; };
   genAttrs = names: f: listToAttrs (map (name: nameValuePair name (f name)) names);
   mapAttrs' = f: set: listToAttrs (map (name: f name set.${name}) (attrNames set));
-  mkForce = content: {
-    _type = "override";
-    inherit content;
-  };
+  getAttrFromPath = path: set: builtins.foldl' (found: name: found.${name}) set path;
   getExe = package: "${package}/bin/${package.meta.mainProgram}";
   platforms = {
     linux = [
@@ -54,49 +45,4 @@ rec {
         };
       };
   };
-
-  # Not of nixpkgs' lib: modules without options. Sets are merged, lists are
-  # joined, and other values must be defined once or be the same.
-  evaluate =
-    { modules, args }:
-    let
-      all = concatMap collect modules;
-      collect =
-        module:
-        let
-          set =
-            if isFunction module then
-              module (builtins.intersectAttrs (builtins.functionArgs module) (args // { inherit extendModules; }))
-            else
-              module;
-        in
-        concatLists (map collect (set.imports or [ ])) ++ [ (removeAttrs set [ "imports" ]) ];
-      extendModules = more: {
-        config = evaluate {
-          modules = modules ++ more.modules;
-          inherit args;
-        };
-      };
-    in
-    merge [ ] all;
-
-  merge =
-    path: values:
-    let
-      forced = builtins.filter (value: isAttrs value && value._type or null == "override") values;
-      first = builtins.head values;
-      plain = set: isAttrs set && set.type or null != "derivation";
-    in
-    if forced != [ ] then
-      (builtins.head forced).content
-    else if builtins.length values == 1 && !(plain first) then
-      first
-    else if builtins.all plain values then
-      builtins.mapAttrs (name: merge (path ++ [ name ])) (builtins.zipAttrsWith (_: found: found) values)
-    else if builtins.all isList values then
-      concatLists values
-    else if builtins.all (value: value == first) values then
-      first
-    else
-      throw "the option ${builtins.concatStringsSep "." path} is defined in two ways";
 }

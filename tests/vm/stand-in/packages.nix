@@ -81,7 +81,12 @@ let
 
     # A real file, so that it can be read after the evaluation. Store paths in its
     # text are no dependencies, for nothing is built that they could be read from.
-    writeText = name: text: builtins.toFile name (builtins.unsafeDiscardStringContext text);
+    writeText =
+      name: text:
+      inert name { inherit text; }
+      // {
+        outPath = builtins.toFile name (builtins.unsafeDiscardStringContext text);
+      };
     runCommand = name: attributes: buildCommand: inert name (attributes // { inherit buildCommand; });
 
     testers.runNixOSTest =
@@ -94,17 +99,22 @@ let
         machine =
           node: module:
           let
-            config = lib.evaluate {
-              modules = [
-                toplevel
-                module
-              ];
-              args = {
-                inherit lib pkgs;
-                nodes = machines;
-                name = node;
-              };
-            };
+            inherit
+              (lib.evalModules {
+                modules = [
+                  # The options of NixOS are unknown here.
+                  { _module.freeformType = lib.types.anything; }
+                  toplevel
+                  module
+                ];
+                specialArgs = {
+                  inherit pkgs;
+                  nodes = machines;
+                  name = node;
+                };
+              })
+              config
+              ;
             # A system's toplevel depends on all of its settings.
             toplevel =
               { extendModules, ... }:
