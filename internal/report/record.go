@@ -87,6 +87,8 @@ const (
 	Switch      PhaseName = "switch"
 	Finalize    PhaseName = "finalize"
 	Reboot      PhaseName = "reboot"
+	// Pause is of the whole run, between nodes.
+	Pause PhaseName = "pause"
 )
 
 // Phase says how a step ended.
@@ -230,8 +232,10 @@ type Summary struct {
 	ExitCode    int       `json:"exitCode"`
 	Interrupted bool      `json:"interrupted,omitempty"`
 	// Failed names the nodes that are not as wanted, in list order.
-	Failed  []string `json:"failed"`
-	Seconds float64  `json:"seconds"`
+	Failed []string `json:"failed"`
+	// FailedBy has the same nodes by what they came to; see [Alike].
+	FailedBy []Group `json:"failedBy,omitempty"`
+	Seconds  float64 `json:"seconds"`
 }
 
 // Handler receives the records of a run, one at a time and in order.
