@@ -58,7 +58,7 @@ func Parse(name, text string) (Document, error) {
 	d := Document{Name: name}
 	var common, above *Block
 	var open *Block
-	fence, script := "", false
+	fence, script, comment := "", false, false
 	for i, line := range strings.Split(text, "\n") {
 		at := fmt.Sprintf("%s:%d", name, i+1)
 		trimmed := strings.TrimSpace(line)
@@ -104,6 +104,8 @@ func Parse(name, text string) (Document, error) {
 			} else {
 				above = found
 			}
+		case comment || strings.HasPrefix(trimmed, "<!--"):
+			comment = !strings.HasSuffix(trimmed, "-->")
 		case strings.HasPrefix(line, "    ") && command.MatchString(trimmed):
 			return d, fmt.Errorf("%s: a command stands outside of a fenced block: %s", at, trimmed)
 		case trimmed != "" && above != nil:

@@ -25,7 +25,7 @@ func documents(t *testing.T) map[string]string {
 		t.Fatalf("%d guides: %v", len(found), err)
 	}
 	texts := map[string]string{}
-	for _, path := range append(found, filepath.Join(project, "README.md"), filepath.Join(project, "CONTRIBUTING.md")) {
+	for _, path := range append(found, filepath.Join(project, "README.md")) {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
