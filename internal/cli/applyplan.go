@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,14 +14,13 @@ import (
 	"github.com/deploy-ssh/deploy-ssh/internal/deploy"
 	"github.com/deploy-ssh/deploy-ssh/internal/flake"
 	"github.com/deploy-ssh/deploy-ssh/internal/planfile"
-	"github.com/deploy-ssh/deploy-ssh/internal/report"
 	"github.com/deploy-ssh/deploy-ssh/internal/settings"
 	"github.com/deploy-ssh/deploy-ssh/internal/ssh"
 	"github.com/deploy-ssh/deploy-ssh/internal/verdict"
 )
 
 // decided are the flags of apply that a plan has decided about.
-var decided = []string{"on", "exclude", "store-path", "print-build-logs", "build-timeout"}
+var decided = []string{"on", "exclude", "store-path", "retry-failed", "print-build-logs", "build-timeout", "build-on-target"}
 
 // refOrPlan takes one flake reference or, with --plan, none.
 func refOrPlan(cmd *cobra.Command, args []string) error {
@@ -70,7 +70,8 @@ func (f *applyFlags) applyPlan(ctx context.Context, p Process, nixArgs []string)
 		return err
 	}
 	out := newOutput(p, f.json, f.noProgress, f.verbose)
-	out.emit(report.Record{Run: &report.Run{Protocol: report.Protocol, Version: Version, Time: began, Source: or(plan.Source.Ref, settings.KeyNodes)}})
+	f.begin(p, out, &f.mapFlags, "apply", plan.Source.Ref, plan.Source.Dir, nixArgs, began)
+	defer out.close()
 	m, err := f.replan(ctx, p, out, plan, nixArgs)
 	if err != nil {
 		return err
@@ -85,7 +86,11 @@ func (f *applyFlags) applyPlan(ctx context.Context, p Process, nixArgs []string)
 		return err
 	}
 	// Nothing is left to build: this keeps the systems from being collected meanwhile.
-	if _, err := f.build(ctx, p, out, dir, m.nodes, m.options); err != nil {
+	buildErrors, err := f.build(ctx, p, out, dir, m.nodes, m.options)
+	if err != nil {
+		return err
+	}
+	if err := f.results.kept(ctx, p, m.nodes, buildErrors); err != nil {
 		return err
 	}
 	fleet := f.fleet(identities, out)
@@ -93,7 +98,22 @@ func (f *applyFlags) applyPlan(ctx context.Context, p Process, nixArgs []string)
 	fleet.Copier.Runner, fleet.Copier.Options, fleet.Copier.NoCheck = p.local(), m.options, f.noCheck
 	fleet.Planned = sightings(plan)
 	results := fleet.Run(ctx, m.work.Nodes, unbuilt(plan))
+	defer sayStale(p, results)
 	return finish(ctx, p, out, results, began)
+}
+
+// sayStale names all hosts that were left alone, since one plan more is what they all
+// need.
+func sayStale(p Process, results []report.Result) {
+	var nodes []string
+	for _, r := range results {
+		if r.Verdict == verdict.Stale {
+			nodes = append(nodes, r.Node)
+		}
+	}
+	if len(nodes) > 0 {
+		say(p.Stderr, "%d of %d hosts moved since the plan was made and were left alone; plan again: %s", len(nodes), len(results), strings.Join(nodes, ", "))
+	}
 }
 
 // replan reads the map again, without its systems, and compares it with the plan's. No
@@ -130,7 +150,15 @@ func (f *applyFlags) replan(ctx context.Context, p Process, out *output, plan pl
 	if err != nil {
 		return m, err
 	}
-	changes := plan.Changes(planfile.Now{Nodes: m.work.Nodes, Others: m.work.LeftOut, ClientConfig: config})
+	now := planfile.Now{Others: m.work.LeftOut, ClientConfig: config}
+	for _, n := range m.work.Nodes {
+		if slices.Contains(names, n.Name) {
+			now.Nodes = append(now.Nodes, n)
+		} else {
+			now.Others = append(now.Others, n.Name)
+		}
+	}
+	changes := plan.Changes(now)
 	if len(changes) > 0 {
 		return m, fmt.Errorf("the map or the settings have changed since the plan %s was made; plan again:\n  %s", f.planFile, strings.Join(changes, "\n  "))
 	}
