@@ -192,10 +192,15 @@ func (d *deployment) unfit() string {
 
 // observe runs the one script that reads a host.
 func (d *deployment) observe(ctx context.Context) (facts.Host, error) {
+	return d.ask(ctx, d.question())
+}
+
+// ask runs a script that ends in an observation.
+func (d *deployment) ask(ctx context.Context, question string) (facts.Host, error) {
 	var out bytes.Buffer
 	err := d.transport.Run(ctx, ssh.Script{
 		Doing:  "reading the host's state",
-		Text:   d.question(),
+		Text:   question,
 		Output: &out,
 	})
 	if err != nil {

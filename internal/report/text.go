@@ -148,7 +148,7 @@ func (t *Text) result(r Result) error {
 // summary prints the table and, below, what needs more words.
 func (t *Text) summary(s Summary) error {
 	if len(t.statuses) > 0 {
-		_, err := io.WriteString(t.Out, statusTable(t.statuses, s))
+		_, err := io.WriteString(t.Out, statusTable(t.statuses, s, t.Verbose))
 		return err
 	}
 	if len(t.commands) > 0 {
