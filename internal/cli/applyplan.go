@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/deploy-ssh/deploy-ssh/internal/deploy"
 	"github.com/deploy-ssh/deploy-ssh/internal/flake"
 	"github.com/deploy-ssh/deploy-ssh/internal/planfile"
+	"github.com/deploy-ssh/deploy-ssh/internal/report"
 	"github.com/deploy-ssh/deploy-ssh/internal/settings"
 	"github.com/deploy-ssh/deploy-ssh/internal/ssh"
 	"github.com/deploy-ssh/deploy-ssh/internal/verdict"
@@ -97,7 +99,9 @@ func (f *applyFlags) applyPlan(ctx context.Context, p Process, nixArgs []string)
 	fleet.Copier = f.copy.engine(p)
 	fleet.Copier.Runner, fleet.Copier.Options, fleet.Copier.NoCheck = p.local(), m.options, f.noCheck
 	fleet.Planned = sightings(plan)
-	results := fleet.Run(ctx, m.work.Nodes, unbuilt(plan))
+	failed := unbuilt(plan)
+	maps.Copy(failed, buildErrors)
+	results := fleet.Run(ctx, m.work.Nodes, failed)
 	defer sayStale(p, results)
 	return finish(ctx, p, out, results, began)
 }
