@@ -141,7 +141,9 @@ type run struct {
 
 // each deploys nodes at their own pace, as many at once as may.
 func (r *run) each(ctx context.Context, nodes []*deployment) {
-	defer lookAhead(nodes)()
+	if r.stopped(ctx) == "" {
+		defer lookAhead(nodes)()
+	}
 	free := make(chan struct{}, r.fleet.Rollout.AtOnce())
 	work := pool.New()
 	defer work.Wait()

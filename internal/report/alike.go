@@ -36,7 +36,7 @@ func Alike(results []Result) []Group {
 // there was no way to the host, or it lacks what a switch needs, or it was left out.
 var together = []verdict.Verdict{
 	verdict.Unpinned, verdict.Unreachable, verdict.HostKeyRefused, verdict.LoginRefused,
-	verdict.ElevationRefused, verdict.Unusable, verdict.NotStarted,
+	verdict.ElevationRefused, verdict.Unusable, verdict.Stale, verdict.NotStarted,
 }
 
 // failures tells of each node that is not as wanted what happened, what it means and
