@@ -17,7 +17,7 @@ import (
 
 // Every command that the README and the guides run against hosts is run against
 // hosts, word for word and in its order, in a copy of the example that the document
-// names; and so are the examples that help, man pages and the reference show.
+// names.
 //
 // The examples' nodes are db and web, and two hosts of the rig answer under their
 // names. What stands in is told at [standInForGitHub]: systems have NixOS's shape, not
@@ -85,7 +85,7 @@ func TestDocuments(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		document, err := guide.Parse(filepath.Base(path), string(text))
+		document, err := guide.Parse(strings.TrimPrefix(path, "../../"), string(text))
 		if err != nil {
 			t.Fatal(err)
 		}
