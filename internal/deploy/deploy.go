@@ -115,7 +115,7 @@ func (f *Fleet) Run(ctx context.Context, nodes []plan.Node, buildErrors map[stri
 			f.Emit(report.Record{Announce: &report.Announce{
 				Time: began, Node: node.Name, Index: i + 1, Total: len(nodes),
 				Host: node.SSH.Host.V, User: node.SSH.User.V, Toplevel: node.Toplevel,
-				Rollback: f.Rollback != nil,
+				Rollback: f.Rollback != nil, Combined: node.Combined,
 			}})
 			switch {
 			case node.EvalError != "":
@@ -145,7 +145,7 @@ func (d *deployment) result(decision verdict.Decision, took time.Duration) repor
 	return report.Result{
 		Time: time.Now(), Node: d.node.Name, Verdict: row.Verdict, Class: row.Class,
 		HostChanged: row.HostChanged, Meaning: row.Meaning, Next: row.Next,
-		Reason: decision.Reason, Notes: decision.Notes, Toplevel: d.node.Toplevel,
+		Reason: decision.Reason, Notes: decision.Notes, Toplevel: d.node.Toplevel, Combined: d.node.Combined,
 		From: state(d.before), To: state(d.after), Seconds: took.Seconds(),
 	}
 }
