@@ -46,7 +46,7 @@ func TestLayers(t *testing.T) {
 		of, not []string
 		why     string
 	}{
-		{[]string{"internal/verdict", "internal/settings", "internal/plan", "internal/schema", "internal/nearest", "internal/peers", "internal/report"}, io,
+		{[]string{"internal/verdict", "internal/settings", "internal/plan", "internal/schema", "internal/nearest", "internal/peers", "internal/report", "internal/rollout"}, io,
 			"decisions are functions of values, so that every case of them is a line in a table"},
 		{[]string{"internal/verdict", "internal/settings", "internal/schema", "internal/nearest", "internal/child"},
 			[]string{module + "internal/deploy", module + "internal/cli", module + "internal/report"},
@@ -78,7 +78,7 @@ func TestOneUser(t *testing.T) {
 		module + "internal/facts":    {"internal/deploy", "internal/activate"},
 		module + "internal/deploy":   {"internal/cli"},
 		module + "internal/history":  {"internal/cli"},
-		"os/exec":                    {"internal/child", "internal/ssh", "internal/cli"},
+		"os/exec":                    {"internal/child", "internal/ssh", "internal/cli", "internal/release", "internal/release/cmd/release"},
 		"github.com/spf13/cobra":     {"internal/cli", "internal/docs", "tests/rig/cmd/rig"},
 	} {
 		for name, p := range all {
