@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,7 +22,7 @@ import (
 )
 
 // decided are the flags of apply that a plan has decided about.
-var decided = []string{"on", "exclude", "store-path", "retry-failed", "print-build-logs", "build-timeout", "build-on-target"}
+var decided = []string{"on", "exclude", "store-path", "retry-failed", "combined", "print-build-logs", "build-timeout", "build-on-target"}
 
 // refOrPlan takes one flake reference or, with --plan, none.
 func refOrPlan(cmd *cobra.Command, args []string) error {
@@ -67,6 +68,7 @@ func (f *applyFlags) applyPlan(ctx context.Context, p Process, nixArgs []string)
 	case f.impure && !plan.Source.Impure:
 		return usageError{fmt.Errorf("--impure: the plan %s was made without", f.planFile)}
 	}
+	f.combined = plan.Source.Combined
 	if err := whole(ctx, p, f.planFile, plan); err != nil {
 		return err
 	}
@@ -98,7 +100,9 @@ func (f *applyFlags) applyPlan(ctx context.Context, p Process, nixArgs []string)
 	fleet.Copier = f.copy.engine(p)
 	fleet.Copier.Runner, fleet.Copier.Options, fleet.Copier.NoCheck = p.local(), m.options, f.noCheck
 	fleet.Planned = sightings(plan)
-	results := fleet.Run(ctx, m.work.Nodes, unbuilt(plan))
+	failed := unbuilt(plan)
+	maps.Copy(failed, buildErrors)
+	results := fleet.Run(ctx, m.work.Nodes, failed)
 	defer sayStale(p, results)
 	return finish(ctx, p, out, results, began)
 }
@@ -140,7 +144,7 @@ func (f *applyFlags) replan(ctx context.Context, p Process, out *output, plan pl
 			again.storePaths = append(again.storePaths, n.Name+"="+n.Toplevel)
 		}
 	}
-	if !plan.Source.Whole && plan.Source.Ref != "" {
+	if !plan.Source.Whole && plan.Source.Ref != "" && !plan.Source.Combined {
 		again.on = names
 	}
 	m, err := again.load(ctx, p, out, flake.Request{Ref: plan.Source.Ref, Args: nixArgs, SettingsOnly: true})
