@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,7 +14,6 @@ import (
 	"github.com/deploy-ssh/deploy-ssh/internal/closure"
 	"github.com/deploy-ssh/deploy-ssh/internal/flake"
 	"github.com/deploy-ssh/deploy-ssh/internal/report"
-	"github.com/deploy-ssh/deploy-ssh/internal/settings"
 	"github.com/deploy-ssh/deploy-ssh/internal/ssh"
 )
 
@@ -79,9 +79,14 @@ func (f *applyFlags) run(ctx context.Context, p Process, ref string, nixArgs []s
 		return err
 	}
 	out := newOutput(p, f.json, f.noProgress, f.verbose)
-	out.emit(report.Record{Run: &report.Run{Protocol: report.Protocol, Version: Version, Time: began, Source: or(ref, settings.KeyNodes)}})
+	f.begin(p, out, &f.mapFlags, "apply", ref, p.Dir, nixArgs, began)
+	defer out.close()
 
 	m, err := f.ready(ctx, p, out, flake.Request{Ref: ref, Args: nixArgs})
+	var nothing nothingToRetry
+	if errors.As(err, &nothing) {
+		return nothing.tell(out, f.json, began)
+	}
 	if err != nil {
 		return err
 	}

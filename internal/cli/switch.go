@@ -8,23 +8,28 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/deploy-ssh/deploy-ssh/internal/deploy"
+	"github.com/deploy-ssh/deploy-ssh/internal/history"
 	"github.com/deploy-ssh/deploy-ssh/internal/report"
+	"github.com/deploy-ssh/deploy-ssh/internal/settings"
 	"github.com/deploy-ssh/deploy-ssh/internal/ssh"
 	"github.com/deploy-ssh/deploy-ssh/internal/verdict"
 )
 
 // switchFlags are the flags of the verbs that switch hosts.
 type switchFlags struct {
+	reports                         reportFlags
 	verbose, requirePins            bool
 	limits                          deploy.Limits
 	goal                            deploy.Goal
 	reboot, noCheck, acceptDegraded bool
 	confirm                         time.Duration
+	rollout                         rolloutFlags
 }
 
 func (f *switchFlags) add(flags *pflag.FlagSet) {
 	f.limits = deploy.DefaultLimits()
 	f.goal = deploy.GoalSwitch
+	f.reports.add(flags)
 	flags.Var(&f.goal, "goal", "how far to go: build, push, dry-activate, test, boot or switch")
 	flags.BoolVar(&f.reboot, "reboot", false, "reboot each host after its boot entry was made, and wait for it")
 	flags.DurationVar(&f.confirm, "confirm", 0, "let a host go back to its old system by itself when no fresh login succeeds for so long after the activation (default: never)")
@@ -38,11 +43,16 @@ func (f *switchFlags) add(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.limits.Switch, "switch-timeout", 0, "run time limit of the activation (default: none; in a container "+deploy.ContainerSwitchLimit.String()+")")
 	flags.DurationVar(&f.limits.Finalize, "boot-timeout", f.limits.Finalize, "how long the making of the boot entry is waited for")
 	flags.DurationVar(&f.limits.Reboot, "reboot-timeout", f.limits.Reboot, "how long a host may take to answer again after a reboot")
+	flags.DurationVar(&f.limits.ProbeAge, "probe-age", f.limits.ProbeAge, "how old a look at a host may be when something is first written there")
+	f.rollout.add(flags)
 	flags.DurationVar(&f.limits.Reconnect, "reconnect-timeout", f.limits.Reconnect, "how long a connection lost during a switch is tried again")
 }
 
 // check refuses values that make no sense together, before anything is started.
 func (f *switchFlags) check() error {
+	if err := f.reports.check(); err != nil {
+		return err
+	}
 	for _, d := range []struct {
 		flag  string
 		value time.Duration
@@ -55,6 +65,7 @@ func (f *switchFlags) check() error {
 		{"reconnect-timeout", f.limits.Reconnect, false},
 		{"reboot-timeout", f.limits.Reboot, false},
 		{"confirm", f.confirm, true},
+		{"probe-age", f.limits.ProbeAge, false},
 	} {
 		if d.value < 0 || d.value == 0 && !d.zero {
 			return durationError(d.flag, d.value)
@@ -68,7 +79,7 @@ func (f *switchFlags) check() error {
 	case f.limits.LockAttempts < 1:
 		return usageError{fmt.Errorf("--lock-attempts %d: at least 1 is wanted", f.limits.LockAttempts)}
 	}
-	return nil
+	return f.rollout.check(f.goal)
 }
 
 func durationError(flag string, value time.Duration) error {
@@ -86,8 +97,18 @@ func (f *switchFlags) fleet(identities map[string]*ssh.Identity, out *output) *d
 		Confirm:        f.confirm,
 		NoCheck:        f.noCheck,
 		AcceptDegraded: f.acceptDegraded,
+		Rollout:        f.rollout.policy,
 		Emit:           out.emit,
 	}
+}
+
+// begin opens the run's records; dir is where ref means its flake. The caller must
+// close the output.
+func (f *switchFlags) begin(p Process, out *output, m *mapFlags, verb, ref, dir string, nixArgs []string, began time.Time) {
+	there := p
+	there.Dir = dir
+	f.reports.start(p, out, m, history.Head{Verb: verb, Map: mapSum(there, ref, nixArgs, m.combined), Goal: string(f.goal), Time: began})
+	out.emit(report.Record{Run: &report.Run{Protocol: report.Protocol, Version: Version, Time: began, Source: or(ref, settings.KeyNodes)}})
 }
 
 // finish closes the run with its summary and its exit code.
@@ -112,6 +133,7 @@ func summarize(results []report.Result, interrupted bool, took time.Duration) *r
 			s.Failed = append(s.Failed, r.Node)
 		}
 	}
+	s.FailedBy = report.Alike(results)
 	s.ExitCode = verdict.ExitCode(verdicts, interrupted)
 	return s
 }

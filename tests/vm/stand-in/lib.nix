@@ -18,6 +18,8 @@ import ./modules.nix
   mapAttrs' = f: set: listToAttrs (map (name: f name set.${name}) (attrNames set));
   getAttrFromPath = path: set: builtins.foldl' (found: name: found.${name}) set path;
   getExe = package: "${package}/bin/${package.meta.mainProgram}";
+  optionalString = condition: text: if condition then text else "";
+  licenses.mit.spdxId = "MIT";
   platforms = {
     linux = [
       "x86_64-linux"

@@ -65,6 +65,15 @@ let
     inherit lib system buildGoModule;
     buildGo126Module = buildGoModule;
 
+    # As where nothing is built for another platform.
+    stdenv = {
+      hostPlatform = { inherit system; };
+      buildPlatform = {
+        inherit system;
+        canExecute = platform: platform.system == system;
+      };
+    };
+
     callPackages =
       file: args:
       let
@@ -141,6 +150,7 @@ let
   // lib.genAttrs [
     "curl"
     "gopls"
+    "installShellFiles"
     "nix"
     "nixfmt-tree"
     "openssh"
