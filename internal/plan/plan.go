@@ -61,7 +61,7 @@ func Make(m flake.Map, env settings.Environment) (Plan, error) {
 			Name: n.Name, Tags: n.Tags,
 			Toplevel: n.Toplevel, DrvPath: n.DrvPath, System: n.System,
 			SSH: resolved[i], EvalError: n.EvalError,
-			Elevate: layers.Elevation(layers.Nodes[i]), Expect: n.Expect, IgnoreUnits: n.IgnoreUnits,
+			Elevate: layers.Elevation(layers.Nodes[i], env), Expect: n.Expect, IgnoreUnits: n.IgnoreUnits,
 		})
 	}
 	if !m.Ordered && len(p.Nodes) > 1 {
