@@ -22,7 +22,7 @@ import (
 )
 
 // decided are the flags of apply that a plan has decided about.
-var decided = []string{"on", "exclude", "store-path", "retry-failed", "print-build-logs", "build-timeout", "build-on-target"}
+var decided = []string{"on", "exclude", "store-path", "retry-failed", "combined", "print-build-logs", "build-timeout", "build-on-target"}
 
 // refOrPlan takes one flake reference or, with --plan, none.
 func refOrPlan(cmd *cobra.Command, args []string) error {
@@ -68,6 +68,7 @@ func (f *applyFlags) applyPlan(ctx context.Context, p Process, nixArgs []string)
 	case f.impure && !plan.Source.Impure:
 		return usageError{fmt.Errorf("--impure: the plan %s was made without", f.planFile)}
 	}
+	f.combined = plan.Source.Combined
 	if err := whole(ctx, p, f.planFile, plan); err != nil {
 		return err
 	}
@@ -143,7 +144,7 @@ func (f *applyFlags) replan(ctx context.Context, p Process, out *output, plan pl
 			again.storePaths = append(again.storePaths, n.Name+"="+n.Toplevel)
 		}
 	}
-	if !plan.Source.Whole && plan.Source.Ref != "" {
+	if !plan.Source.Whole && plan.Source.Ref != "" && !plan.Source.Combined {
 		again.on = names
 	}
 	m, err := again.load(ctx, p, out, flake.Request{Ref: plan.Source.Ref, Args: nixArgs, SettingsOnly: true})

@@ -69,7 +69,7 @@ func (d *deployment) result(decision verdict.Decision) report.Result {
 	return report.Result{
 		Time: time.Now(), Node: d.node.Name, Verdict: row.Verdict, Class: row.Class,
 		HostChanged: row.HostChanged, Meaning: row.Meaning, Next: row.Next,
-		Reason: decision.Reason, Notes: decision.Notes, Toplevel: d.node.Toplevel,
+		Reason: decision.Reason, Notes: decision.Notes, Toplevel: d.node.Toplevel, Combined: d.node.Combined,
 		From: state(d.before), To: state(d.after), Seconds: d.seconds,
 	}
 }

@@ -291,7 +291,7 @@ func (r *run) begin(d *deployment) {
 	r.fleet.emit(report.Record{Announce: &report.Announce{
 		Time: time.Now(), Node: node.Name, Index: d.place.index + 1, Total: len(r.nodes),
 		Host: node.SSH.Host.V, User: node.SSH.User.V, Toplevel: node.Toplevel,
-		Rollback: r.fleet.Rollback != nil,
+		Rollback: r.fleet.Rollback != nil, Combined: node.Combined,
 	}})
 	d.records.open(r.fleet)
 	close(d.place.begun)

@@ -72,6 +72,8 @@ type Announce struct {
 	// Rollback says that the host goes to an earlier generation of its own;
 	// Toplevel is empty then.
 	Rollback bool `json:"rollback,omitempty"`
+	// Combined says that Toplevel is the one system of all nodes of the map.
+	Combined bool `json:"combined,omitempty"`
 }
 
 // PhaseName names a step of the deploy.
@@ -169,6 +171,8 @@ type Result struct {
 	Notes  []string `json:"notes,omitempty"`
 	// Toplevel is the wanted system; empty when it did not evaluate.
 	Toplevel string `json:"toplevel,omitempty"`
+	// Combined says that it is the one system of all nodes of the map.
+	Combined bool `json:"combined,omitempty"`
 	// From and To are what was seen before and after; nil when nothing was.
 	From    *State  `json:"from,omitempty"`
 	To      *State  `json:"to,omitempty"`

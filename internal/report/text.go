@@ -65,6 +65,8 @@ func (t *Text) Handle(r Record) error {
 		t.going[a.Node] = true
 		what := "deploying " + systemName(a.Toplevel) + " to"
 		switch {
+		case a.Combined && a.Toplevel != "":
+			what = "deploying " + systemName(a.Toplevel) + ", the system of all nodes, to"
 		case a.Rollback:
 			what = "going back on"
 		case a.Toplevel == "":

@@ -28,7 +28,7 @@ func TestCheckContract(t *testing.T) {
 				`defaults.user: unknown field "user"; write ssh.user (known: elevate, ssh)`,
 				`nodes[0].hots: unknown field "hots"; did you mean "host"? (known: elevate, expect, host, ignoreUnits, name, ssh, tags, toplevel)`,
 				`nodes[0].ssh.option: unknown field "option"; did you mean "options"? (known: host, hostKey, key, options, user)`,
-				`noeds: unknown field "noeds"; did you mean "nodes"? (known: defaults, nodes, order)`,
+				`noeds: unknown field "noeds"; did you mean "nodes"? (known: combined, defaults, nodes, order)`,
 			},
 		},
 		{
