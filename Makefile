@@ -3,7 +3,11 @@ GO ?= go
 RIG = $(GO) run ./tests/rig/cmd/rig
 RELEASE = $(GO) run ./internal/release/cmd/release
 
+<<<<<<< HEAD
+.PHONY: build test demo faults bench bench-fleet tofu deps dist dist-verify notes docs fmt lint fuzz
+=======
 .PHONY: build test demo faults bench bench-map tofu deps dist dist-verify notes docs fmt lint fuzz
+>>>>>>> 734acb814089a6405a0930b10948cc4c50fd5d98
 
 build: ## the program, in bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-X github.com/deploy-ssh/deploy-ssh/internal/cli.Version=$$($(RELEASE) version)" -o bin/deploy-ssh ./cmd/deploy-ssh
@@ -23,6 +27,11 @@ faults: deps ## the fault matrix: what goes wrong × the verdict, with the time 
 bench: deps ## copies by deploy-ssh and by Nix over three links; half an hour, on a machine that does nothing else
 	$(GO) run ./tests/bench -incremental
 	$(GO) run ./tests/bench -paths 3000 -mib 600
+
+HOSTS ?= 20
+bench-fleet: deps ## runs over many hosts (HOSTS=100): time, CPU, memory and processes; on a machine that does nothing else
+	$(GO) run ./tests/bench/fleet -hosts $(HOSTS)
+	$(GO) run ./tests/bench/fleet -hosts $(HOSTS) -rtt 50ms -loop
 
 # The module has a go.mod of its own, which follows the project's by itself.
 tofu: deps ## the OpenTofu module with the real tofu, whose build takes minutes the first time
