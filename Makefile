@@ -3,11 +3,7 @@ GO ?= go
 RIG = $(GO) run ./tests/rig/cmd/rig
 RELEASE = $(GO) run ./internal/release/cmd/release
 
-<<<<<<< HEAD
-.PHONY: build test demo faults bench bench-fleet tofu deps dist dist-verify notes docs fmt lint fuzz
-=======
-.PHONY: build test demo faults bench bench-map tofu deps dist dist-verify notes docs fmt lint fuzz
->>>>>>> 734acb814089a6405a0930b10948cc4c50fd5d98
+.PHONY: build test demo faults bench bench-fleet bench-map tofu deps dist dist-verify notes docs fmt lint fuzz
 
 build: ## the program, in bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-X github.com/deploy-ssh/deploy-ssh/internal/cli.Version=$$($(RELEASE) version)" -o bin/deploy-ssh ./cmd/deploy-ssh
