@@ -3,7 +3,7 @@ GO ?= go
 RIG = $(GO) run ./tests/rig/cmd/rig
 RELEASE = $(GO) run ./internal/release/cmd/release
 
-.PHONY: build test demo faults bench bench-map tofu deps dist dist-verify notes docs fmt lint fuzz
+.PHONY: build test demo faults bench bench-fleet bench-map tofu deps dist dist-verify notes docs fmt lint fuzz
 
 build: ## the program, in bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-X github.com/deploy-ssh/deploy-ssh/internal/cli.Version=$$($(RELEASE) version)" -o bin/deploy-ssh ./cmd/deploy-ssh
@@ -20,9 +20,15 @@ demo: deps ## two real hosts, deployed to, and left running to look at
 faults: deps ## the fault matrix: what goes wrong × the verdict, with the time to it
 	@RIG=required $(GO) test -timeout 40m -count=1 -v -run 'TestFaults|TestBootLoaders|TestGoals|TestElevation|TestContainer|TestRollbackAndStatus' ./tests/scenario | grep -v -e '^=== ' -e '^ *rig '
 
-bench: deps ## copies by deploy-ssh and by Nix over three links; half an hour, on a machine that does nothing else
-	$(GO) run ./tests/bench -incremental
-	$(GO) run ./tests/bench -paths 3000 -mib 600
+bench: deps ## copies by deploy-ssh and by Nix over three links; an hour, on a machine that does nothing else; goes on where it was stopped
+	$(GO) run ./tests/bench
+	$(GO) run ./tests/bench -paths 3000 -mib 600 -cases full
+	$(GO) run ./tests/bench -paths 1 -mib 500 -cases full -links loopback
+
+HOSTS ?= 20
+bench-fleet: deps ## runs over many hosts (HOSTS=100): time, CPU, memory and processes; on a machine that does nothing else
+	$(GO) run ./tests/bench/fleet -hosts $(HOSTS)
+	$(GO) run ./tests/bench/fleet -hosts $(HOSTS) -rtt 50ms -loop
 
 # The module has a go.mod of its own, which follows the project's by itself.
 tofu: deps ## the OpenTofu module with the real tofu, whose build takes minutes the first time
