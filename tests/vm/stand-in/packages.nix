@@ -61,7 +61,8 @@ let
     in
     mkDerivation (args // { goModules = vendor; });
 
-  pkgs = {
+  pkgs = rec {
+    stdenv.hostPlatform = { inherit system; };
     inherit lib system buildGoModule;
     buildGo126Module = buildGoModule;
 
@@ -87,6 +88,7 @@ let
       // {
         outPath = builtins.toFile name (builtins.unsafeDiscardStringContext text);
       };
+    writeShellScript = writeText;
     runCommand = name: attributes: buildCommand: inert name (attributes // { inherit buildCommand; });
 
     testers.runNixOSTest =
@@ -103,7 +105,10 @@ let
               (lib.evalModules {
                 modules = [
                   # The options of NixOS are unknown here.
-                  { _module.freeformType = lib.types.anything; }
+                  {
+                    _module.freeformType = lib.types.anything;
+                    networking.hostName = lib.mkDefault node;
+                  }
                   toplevel
                   module
                 ];
@@ -139,6 +144,7 @@ let
       };
   }
   // lib.genAttrs [
+    "coreutils"
     "curl"
     "gopls"
     "nix"
