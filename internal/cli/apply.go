@@ -20,24 +20,24 @@ import (
 type applyFlags struct {
 	mapFlags
 	switchFlags
-	copy         copyFlags
-	logs         bool
-	buildTimeout time.Duration
+	buildFlags
+	copy     copyFlags
+	planFile string
 }
 
 func (f *applyFlags) add(flags *pflag.FlagSet) {
 	f.mapFlags.add(flags, "print the records of the run as JSON lines instead of the table")
 	f.addSystems(flags)
 	f.switchFlags.add(flags)
-	flags.BoolVarP(&f.logs, "print-build-logs", "L", false, "show builders' output as it comes (as nix)")
-	flags.DurationVar(&f.buildTimeout, "build-timeout", flake.BuildLimit, "how long the build of all systems may take")
+	f.buildFlags.add(flags)
 	f.copy.add(flags)
+	flags.StringVar(&f.planFile, "plan", "", "apply the plan in `FILE`, as plan --out wrote it: its systems, on hosts that have not moved since")
 }
 
 // check refuses values that make no sense together, before anything is started.
 func (f *applyFlags) check() error {
-	if f.buildTimeout <= 0 {
-		return durationError("build-timeout", f.buildTimeout)
+	if err := f.buildFlags.check(); err != nil {
+		return err
 	}
 	if err := f.copy.check(); err != nil {
 		return err
@@ -53,8 +53,11 @@ func newApply(p Process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "apply FLAKE#NODES [flags] [-- NIX ARGS]",
 		Short: "Deploy the nodes of a map, one at a time, in list order (the default verb)",
-		Args:  refAndNixArgs,
+		Args:  refOrPlan,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("plan") {
+				return f.applyPlan(cmd.Context(), p, args)
+			}
 			ref, nixArgs := source(args)
 			return f.run(cmd.Context(), p, ref, nixArgs)
 		},
@@ -83,7 +86,7 @@ func (f *applyFlags) run(ctx context.Context, p Process, ref string, nixArgs []s
 	}
 
 	fleet := f.fleet(m.identities, out)
-	fleet.Copier = f.copy.engine()
+	fleet.Copier = f.copy.engine(p)
 	fleet.Copier.Runner, fleet.Copier.Options, fleet.Copier.NoCheck = p.local(), m.options, f.noCheck
 	results := fleet.Run(ctx, m.work.Nodes, buildErrors)
 	return finish(ctx, p, out, results, began)
@@ -91,7 +94,7 @@ func (f *applyFlags) run(ctx context.Context, p Process, ref string, nixArgs []s
 
 // build builds what isn't there. The links in the run's directory keep the
 // systems from being collected until the run ends.
-func (f *applyFlags) build(ctx context.Context, p Process, out *output, dir *ssh.RunDir, nodes []flake.Node, options [][2]string) (map[string]error, error) {
+func (f *buildFlags) build(ctx context.Context, p Process, out *output, dir *ssh.RunDir, nodes []flake.Node, options [][2]string) (map[string]error, error) {
 	began := time.Now()
 	roots := filepath.Join(dir.Path, "roots")
 	if err := os.Mkdir(roots, 0o700); err != nil {

@@ -15,6 +15,7 @@ type copyFlags struct {
 	substitute   bool
 	noSubstitute bool
 	timeout      time.Duration
+	via          viaFlags
 
 	compression closure.Compression // of compress, once checked
 }
@@ -24,6 +25,7 @@ func (f *copyFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.substitute, "substitute-on-destination", true, "let hosts fetch from their own substituters what these have")
 	flags.BoolVar(&f.noSubstitute, "no-substitute", false, "send everything that is missing from here")
 	flags.DurationVar(&f.timeout, "copy-timeout", closure.DefaultTimeout, "how long the copy of one closure may take")
+	f.via.add(flags)
 }
 
 func (f *copyFlags) check() error {
@@ -35,10 +37,10 @@ func (f *copyFlags) check() error {
 		return usageError{fmt.Errorf("--compress %w", err)}
 	}
 	f.compression = c
-	return nil
+	return f.via.check()
 }
 
 // engine is what copies, apart from what runs Nix.
-func (f *copyFlags) engine() closure.Engine {
-	return closure.Engine{Timeout: f.timeout, Compress: f.compression, NoSubstitute: f.noSubstitute || !f.substitute}
+func (f *copyFlags) engine(p Process) closure.Engine {
+	return closure.Engine{Timeout: f.timeout, Compress: f.compression, NoSubstitute: f.noSubstitute || !f.substitute, Via: f.via.cache(p)}
 }

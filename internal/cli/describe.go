@@ -33,6 +33,7 @@ it up where it is.`,
   deploy-ssh apply .#nodes --confirm 2m
   deploy-ssh apply .#nodes --goal boot --reboot
   deploy-ssh apply .#nodes --json
+  deploy-ssh apply --plan fleet.plan
   deploy-ssh apply .#nodes --option cores 4 -- --refresh`,
 	},
 	"check": {
@@ -65,17 +66,23 @@ shows may be an attacker's: compare the fingerprints with those on the hosts.`,
 environment variables that are read, for editors and front-ends.`,
 		examples: `  deploy-ssh schema`,
 	},
+	"completion": {
+		long: `Shells complete verbs, flags, goals, flake attributes, and the names and tags of nodes.
+Nodes are read from the node map, without their systems and without contacting a host.
+Packages have the scripts installed already; by hand they are read by
+
+  bash: source <(deploy-ssh completion bash)
+  zsh:  source <(deploy-ssh completion zsh)
+  fish: deploy-ssh completion fish | source`,
+		examples: `  deploy-ssh completion bash`,
+	},
 	"version": {examples: `  deploy-ssh version`},
 }
 
 // describe gives the commands the texts that they don't have themselves.
 func describe(root *cobra.Command) {
-	root.InitDefaultCompletionCmd()
 	for _, cmd := range append([]*cobra.Command{root}, root.Commands()...) {
 		d := descriptions[cmd.Name()]
-		if cmd.Name() == "completion" {
-			cmd.Short = "Print the script by which a shell completes verbs, flags, and the names and tags of nodes"
-		}
 		cmd.Long, cmd.Example = or(cmd.Long, d.long), or(cmd.Example, d.examples)
 	}
 }

@@ -119,7 +119,7 @@ func help(cmd *cobra.Command, _ []string) {
 
 // ContactsHosts tells whether a command works on hosts, and so ends with what came of them.
 func ContactsHosts(cmd *cobra.Command) bool {
-	return slices.Contains([]string{cmd.Root().Name(), "apply", "rollback", "status"}, cmd.Name())
+	return slices.Contains([]string{cmd.Root().Name(), "apply", "plan", "rollback", "status", "exec"}, cmd.Name())
 }
 
 // helpTail is the part of the help that comes from tables.

@@ -45,6 +45,9 @@ type Engine struct {
 	Compress Compression
 	// NoSubstitute keeps the host's own substituters out of it.
 	NoSubstitute bool
+	// Via, if not nil, is a binary cache of the operator's that hosts fetch from; only
+	// where that fails are the other ways taken.
+	Via *Via
 	// NoCheck lets a copy begin although space on the host seems short.
 	NoCheck bool
 }
@@ -73,9 +76,10 @@ type Job struct {
 
 // Sent is what a copy came to.
 type Sent struct {
-	// By is what moved the paths: "cache" or "nix copy"; empty when none was missing.
+	// By is what moved the paths: "cache", "via cache" (the operator's) or "nix copy";
+	// empty when none was missing.
 	By string
-	// Why is why it was not the cache; empty when it was.
+	// Why is why it was nix copy; else empty.
 	Why string
 	// Paths is how many the closure has, Missing how many of them the host lacked;
 	// FromHere and FromCaches are where those came from. With nix copy only Paths and
@@ -95,6 +99,8 @@ func (s Sent) String() string {
 	switch {
 	case s.Missing == 0:
 		return "no path was missing"
+	case s.By == byVia:
+		return fmt.Sprintf("%d paths, %s unpacked, fetched by the host from caches", s.FromCaches, bytesText(s.MissingBytes))
 	case s.By != byCache:
 		return fmt.Sprintf("%d paths, %s unpacked, by %s, because %s", s.Missing, bytesText(s.MissingBytes), s.By, s.Why)
 	}
@@ -159,13 +165,18 @@ func (e Engine) Copy(ctx context.Context, h Host, job Job) (Sent, error) {
 		sent.Notes = append(sent.Notes, "a substituter of the host does not answer and was left out: "+cache)
 	}
 	if host.readOnly != "" {
-		return sent, fmt.Errorf("the host's store is on a read-only file system (mounted at %s)", host.readOnly)
+		return sent, errors.New(readOnlyStore(host.readOnly))
 	}
 	if why := host.tooSmall(sent.MissingBytes, files); why != "" && !e.NoCheck {
 		return sent, errors.New(why)
 	}
 	if sent.Missing == 0 {
 		return sent, nil
+	}
+	if e.Via != nil {
+		if done, err := e.via(ctx, h, job, way, host, &sent); done || err != nil {
+			return sent, err
+		}
 	}
 	switch {
 	case host.untrusted != "" && lacking != "":
@@ -291,21 +302,38 @@ const maxArguments = 1_200_000
 
 // realise has the host fetch what it lacks.
 func (e Engine) realise(ctx context.Context, h Host, job Job, c *cache, way *door, host preflight) error {
+	err := e.fetch(ctx, h, job, host, config(c, way, host.caches), c.redact)
+	var refused *refusal
+	if errors.As(err, &refused) {
+		return signatureHint(refused.said)
+	}
+	return err
+}
+
+// refusal is what a host says that fetched not all.
+type refusal struct{ said string }
+
+func (r *refusal) Error() string { return r.said }
+
+// fetch has the host fetch what it lacks from where the settings of Nix in config say.
+// redact takes secrets out of what the host says. The error is a [*refusal] when the
+// host lacks something still.
+func (e Engine) fetch(ctx context.Context, h Host, job Job, host preflight, config string, redact func(string) string) error {
 	var text, answer bytes.Buffer
 	missing := strings.Join(host.missing, "\n")
 	if len(missing) > maxArguments {
 		missing = ""
 	}
 	// The script is standard input on the host: its secrets are in no command line.
-	fmt.Fprintf(&text, "toplevel='%s'\nmissing='%s'\nconfig='%s'\n%s", job.Toplevel, missing, config(c, way, host.caches), realiseScript)
+	fmt.Fprintf(&text, "toplevel='%s'\nmissing='%s'\nconfig='%s'\n%s", job.Toplevel, missing, config, realiseScript)
 	err := h.Run(ctx, ssh.Script{Doing: "fetching the closure on the host", Text: text.String(), Output: &answer, Timeout: -1})
 	var failed *ssh.ExitError
 	if errors.As(err, &failed) {
-		said := c.redact(errorLines(answer.String() + "\n" + failed.Words))
+		said := redact(errorLines(answer.String() + "\n" + failed.Words))
 		if said == "" {
 			said = "the host's store says neither why it fetched nothing nor that " + job.Toplevel + " is valid"
 		}
-		return signatureHint(said)
+		return &refusal{said}
 	}
 	return err
 }
@@ -321,9 +349,15 @@ func signatureHint(said string) error {
 // config is settings of Nix for the one command that fetches the closure.
 func config(c *cache, way *door, caches []string) string {
 	own := fmt.Sprintf("http://127.0.0.1:%d/%s", way.port, c.token)
+	return fetchConfig(append(slices.Clone(caches), own), []string{c.public.String()}, way.took)
+}
+
+// fetchConfig is settings of Nix for one command that fetches a closure from these
+// substituters and trusts these keys, too. took is how long the host takes to answer.
+func fetchConfig(substituters, keys []string, took time.Duration) string {
 	return strings.Join([]string{
-		"substituters = " + strings.ReplaceAll(strings.Join(append(slices.Clone(caches), own), " "), "'", "%27"),
-		"extra-trusted-public-keys = " + c.public.String(),
+		"substituters = " + strings.ReplaceAll(strings.Join(substituters, " "), "'", "%27"),
+		"extra-trusted-public-keys = " + strings.Join(keys, " "),
 		"substitute = true",
 		// A cache that fails in the middle leaves the path to the next one.
 		"fallback = true",
@@ -332,7 +366,7 @@ func config(c *cache, way *door, caches []string) string {
 		// Small paths are all round trip.
 		"max-jobs = 64",
 		"max-substitution-jobs = 64",
-		fmt.Sprint("http-connections = ", connections(way.took)),
+		fmt.Sprint("http-connections = ", connections(took)),
 		"connect-timeout = 5",
 		// When the line freezes, this command lives on at the host and holds the locks of
 		// its paths, for which the next one waits: so it must find out soon. Nix's own
@@ -379,5 +413,5 @@ func errorLines(text string) string {
 // of a store that is given one, and of one that fetches it.
 func aboutSignatures(line string) bool {
 	return strings.Contains(line, "lacks a signature") || strings.Contains(line, "lacks a valid signature") ||
-		strings.Contains(line, "is not signed by any of the keys")
+		strings.Contains(line, "not signed by any of the keys")
 }

@@ -43,7 +43,17 @@ type preflight struct {
 
 // ask asks the host all that at once.
 func (e Engine) ask(ctx context.Context, h Host, paths []narinfo.NarInfo, bootFiles []bootFile) (preflight, error) {
-	var text, answer bytes.Buffer
+	var answer bytes.Buffer
+	text := e.questions(paths, bootFiles) + preflightScript
+	if err := h.Run(ctx, ssh.Script{Doing: "asking the host what it lacks", Text: text, Output: &answer}); err != nil {
+		return preflight{}, err
+	}
+	return parsePreflight(answer.Bytes())
+}
+
+// questions are the shell variables that preflight.sh asks by.
+func (e Engine) questions(paths []narinfo.NarInfo, bootFiles []bootFile) string {
+	var text strings.Builder
 	text.WriteString("paths='")
 	for _, p := range paths {
 		text.WriteString(p.StorePath + "\n")
@@ -56,11 +66,8 @@ func (e Engine) ask(ctx context.Context, h Host, paths []narinfo.NarInfo, bootFi
 	for _, f := range bootFiles {
 		hashes = append(hashes, f.hash)
 	}
-	fmt.Fprintf(&text, "'\ncaches=%s boot_files='%s'\n%s", caches, strings.Join(hashes, " "), preflightScript)
-	if err := h.Run(ctx, ssh.Script{Doing: "asking the host what it lacks", Text: text.String(), Output: &answer}); err != nil {
-		return preflight{}, err
-	}
-	return parsePreflight(answer.Bytes())
+	fmt.Fprintf(&text, "'\ncaches=%s boot_files='%s'\n", caches, strings.Join(hashes, " "))
+	return text.String()
 }
 
 // parsePreflight reads the answer of preflight.sh. One that is cut short is an
@@ -156,16 +163,21 @@ func (p preflight) tooSmall(size int64, files []bootFile) string {
 	if p.storeFree >= 0 && size > p.storeFree {
 		return fmt.Sprintf("the host's store has %s free, and what is missing takes %s unpacked", bytesText(p.storeFree), bytesText(size))
 	}
+	if needed := p.bootNeeds(files); p.bootFree >= 0 && needed > p.bootFree {
+		return fmt.Sprintf("the host's /boot has %s free, and the kernel and initrd of this system take %s", bytesText(p.bootFree), bytesText(needed))
+	}
+	return ""
+}
+
+// bootNeeds is how many bytes of files /boot lacks.
+func (p preflight) bootNeeds(files []bootFile) int64 {
 	needed := int64(0)
 	for _, f := range files {
 		if !slices.Contains(p.bootHas, f.hash) {
 			needed += f.size
 		}
 	}
-	if p.bootFree >= 0 && needed > p.bootFree {
-		return fmt.Sprintf("the host's /boot has %s free, and the kernel and initrd of this system take %s", bytesText(p.bootFree), bytesText(needed))
-	}
-	return ""
+	return needed
 }
 
 // bytesText is a number of bytes for people.

@@ -42,6 +42,11 @@ func (d *deployment) connect(ctx context.Context) step {
 		}
 		d.system = system
 	}
+	return d.reach(ctx)
+}
+
+// reach connects to the host, whatever system it is to get.
+func (d *deployment) reach(ctx context.Context) step {
 	if d.fleet.Open != nil {
 		transport, err := d.fleet.Open(ctx, d.node)
 		if err != nil {
@@ -51,8 +56,8 @@ func (d *deployment) connect(ctx context.Context) step {
 		return step{detail: "connected"}
 	}
 	id := d.identity()
-	if d.fleet.RequirePins && (!id.Pinned || len(id.Weakened) > 0) {
-		return end(verdict.Unpinned, "host key "+id.Trust())
+	if s := d.unpinned(); s.end != nil {
+		return s
 	}
 	conn, err := id.Connect(ctx)
 	if err != nil {
@@ -61,6 +66,14 @@ func (d *deployment) connect(ctx context.Context) step {
 	d.login = conn
 	d.transport = sshTransport{Conn: conn, copier: d.fleet.Copier, limit: d.fleet.Limits.Switch}
 	return step{detail: "connected, host key " + id.Trust(), notes: append(id.Notes, conn.Notes...)}
+}
+
+// unpinned ends a node whose host key is not pinned where pins are required.
+func (d *deployment) unpinned() step {
+	if id := d.identity(); d.fleet.RequirePins && (!id.Pinned || len(id.Weakened) > 0) {
+		return end(verdict.Unpinned, "host key "+id.Trust())
+	}
+	return step{}
 }
 
 // unreached judges an error of the way to the host, before anything was changed there.
@@ -96,18 +109,30 @@ func (d *deployment) known(probe func(context.Context) step) func(context.Contex
 		if d.before == nil {
 			return s
 		}
-		if why := wrongHost(d.host, d.node.Expect); why != "" {
-			// Its machine id is left out of account: it belongs to another node, whose
-			// fault this is not.
+		if why := d.stranger(); why != "" {
 			return end(verdict.WrongHost, why)
 		}
-		if id := d.host.MachineID; id != "" {
-			if other := d.fleet.machines.twin(id, d.node.Name); other != "" {
-				return end(verdict.WrongHost, fmt.Sprintf("it has the machine id %s, and so had the host of node %s in this run: two nodes lead to one machine, or one is a copy of the other", id, other))
-			}
+		if why := d.moved(s); why != "" {
+			return end(verdict.Stale, why)
 		}
 		return d.slow(s)
 	}
+}
+
+// stranger says why the host that answered is not the one that the node means; empty
+// when it is.
+func (d *deployment) stranger() string {
+	if why := wrongHost(d.host, d.node.Expect); why != "" {
+		// Its machine id is left out of account: it belongs to another node, whose
+		// fault this is not.
+		return why
+	}
+	if id := d.host.MachineID; id != "" {
+		if other := d.fleet.machines.twin(id, d.node.Name); other != "" {
+			return fmt.Sprintf("it has the machine id %s, and so had the host of node %s in this run: two nodes lead to one machine, or one is a copy of the other", id, other)
+		}
+	}
+	return ""
 }
 
 // slow adds a note where the login took long.
@@ -145,6 +170,9 @@ func (d *deployment) emit(r report.Record) {
 		note := "the pinned host key is weakened by " + strings.Join(id.Weakened, ", ")
 		if r.Phase != nil {
 			r.Phase.Notes = append(r.Phase.Notes[:len(r.Phase.Notes):len(r.Phase.Notes)], note)
+		}
+		if r.Exec != nil {
+			r.Exec.Notes = append(r.Exec.Notes[:len(r.Exec.Notes):len(r.Exec.Notes)], note)
 		}
 		if r.Result != nil {
 			r.Result.Notes = append(r.Result.Notes[:len(r.Result.Notes):len(r.Result.Notes)], note)

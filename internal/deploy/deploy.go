@@ -83,6 +83,9 @@ type Fleet struct {
 	// Rollback, if not nil, brings hosts to an earlier generation of their own
 	// instead of to their node's toplevel.
 	Rollback *Rollback
+	// Planned, if not nil, has the hosts as the plan that is applied has seen them, by
+	// node. One that has moved since is left alone.
+	Planned map[string]verdict.Sighting
 	// Emit receives the records, one at a time and in order.
 	Emit func(report.Record)
 

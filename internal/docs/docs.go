@@ -8,6 +8,7 @@ package docs
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -67,19 +68,18 @@ func Generate(project fs.FS) (map[string]string, error) {
 
 // Completions returns the completion scripts by the path that shells look them up
 // at, under share.
-func Completions() (map[string]string, error) {
-	root := cli.Root()
+func Completions(ctx context.Context) (map[string]string, error) {
 	files := map[string]string{}
-	for path, generate := range map[string]func(*bytes.Buffer) error{
-		"bash-completion/completions/" + Name:         func(b *bytes.Buffer) error { return root.GenBashCompletionV2(b, true) },
-		"zsh/site-functions/_" + Name:                 func(b *bytes.Buffer) error { return root.GenZshCompletion(b) },
-		"fish/vendor_completions.d/" + Name + ".fish": func(b *bytes.Buffer) error { return root.GenFishCompletion(b, true) },
+	for shell, path := range map[string]string{
+		"bash": "bash-completion/completions/" + Name,
+		"zsh":  "zsh/site-functions/_" + Name,
+		"fish": "fish/vendor_completions.d/" + Name + ".fish",
 	} {
-		var b bytes.Buffer
-		if err := generate(&b); err != nil {
-			return nil, fmt.Errorf("the completion %s: %w", path, err)
+		var script, errs bytes.Buffer
+		if code := cli.Run(ctx, cli.Process{Args: []string{"completion", shell}, Stdout: &script, Stderr: &errs}); code != 0 {
+			return nil, fmt.Errorf("the completion for %s: %s", shell, &errs)
 		}
-		files[path] = b.String()
+		files[path] = script.String()
 	}
 	return files, nil
 }

@@ -88,7 +88,7 @@ func TestRoff(t *testing.T) {
 
 // Every shell's script is there and knows the program.
 func TestCompletions(t *testing.T) {
-	files, err := Completions()
+	files, err := Completions(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

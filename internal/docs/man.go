@@ -93,18 +93,10 @@ func heading(name, short string) *man {
 	return m
 }
 
-// synopsis is a command's line of use.
-func synopsis(cmd *cobra.Command) string {
-	if completes(cmd) {
-		return cmd.CommandPath() + " bash|zsh|fish|powershell"
-	}
-	return cmd.UseLine()
-}
-
 func (m *man) synopsis(cmd *cobra.Command) {
 	m.section("SYNOPSIS")
 	var words []string
-	for _, word := range strings.Fields(synopsis(cmd)) {
+	for _, word := range strings.Fields(cmd.UseLine()) {
 		switch {
 		case word == strings.ToLower(word) && !strings.HasPrefix(word, "["):
 			words = append(words, bold(word))
@@ -177,32 +169,18 @@ func (m *man) seeAlso(pages ...string) {
 	}
 }
 
-func completes(cmd *cobra.Command) bool { return cmd.Name() == "completion" }
-
-const completionText = "Prints the script by which a shell completes the program's verbs, flags, goals, and the\n" +
-	"names and tags of nodes, which are read from the node map without contacting a host. A\n" +
-	"package has them installed already. By hand, for the shell at hand:\n\n" +
-	"  bash: source <(deploy-ssh completion bash)\n" +
-	"  zsh:  source <(deploy-ssh completion zsh)\n" +
-	"  fish: deploy-ssh completion fish | source"
-
 // manPage is the page of one verb.
 func manPage(cmd *cobra.Command) string {
 	m := heading(page(cmd), cmd.Short)
 	m.synopsis(cmd)
 	m.section("DESCRIPTION")
-	switch {
-	case completes(cmd):
-		m.paragraphs(completionText)
-	case cmd.Long != "":
+	if cmd.Long != "" {
 		m.paragraphs(cmd.Long)
-	default:
+	} else {
 		m.line(sentence(cmd.Short))
 	}
 	common, limits := cli.FlagGroups(cmd.LocalFlags())
-	if !completes(cmd) {
-		m.flags("OPTIONS", common)
-	}
+	m.flags("OPTIONS", common)
 	m.flags("LIMITS", limits)
 	readsMap := limits.HasFlags()
 	if readsMap {

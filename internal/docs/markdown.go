@@ -57,6 +57,19 @@ func plain(text string) string {
 	return b.String()
 }
 
+// prose is a text of paragraphs; indented ones are shown as they are.
+func prose(text string) string {
+	blocks := strings.Split(strings.Trim(text, "\n"), "\n\n")
+	for i, block := range blocks {
+		if strings.HasPrefix(block, "  ") {
+			blocks[i] = "```\n" + block + "\n```"
+		} else {
+			blocks[i] = plain(block)
+		}
+	}
+	return strings.Join(blocks, "\n\n")
+}
+
 // sentence begins with a capital letter, but in a name, and ends with a full stop.
 func sentence(text string) string {
 	switch {
@@ -75,12 +88,9 @@ func commands(root *cobra.Command) string {
 		fmt.Fprintf(&b, "- [`%s`](#%s): %s\n", cmd.CommandPath(), page(cmd), plain(cmd.Short))
 	}
 	for _, cmd := range verbs(root) {
-		fmt.Fprintf(&b, "\n<a id=%q></a>\n\n## %s\n\n%s.\n\n```\n%s\n```\n", page(cmd), cmd.CommandPath(), plain(cmd.Short), synopsis(cmd))
-		if cmd.Long != "" && !completes(cmd) {
-			fmt.Fprintf(&b, "\n%s\n", plain(strings.TrimSpace(cmd.Long)))
-		}
-		if completes(cmd) {
-			fmt.Fprintf(&b, "\n%s\n", plain(completionText))
+		fmt.Fprintf(&b, "\n<a id=%q></a>\n\n## %s\n\n%s.\n\n```\n%s\n```\n", page(cmd), cmd.CommandPath(), plain(cmd.Short), cmd.UseLine())
+		if cmd.Long != "" {
+			fmt.Fprintf(&b, "\n%s\n", prose(cmd.Long))
 		}
 		if cmd.Example != "" {
 			fmt.Fprintf(&b, "\n```console\n%s```\n", examples(cmd, "$ "))

@@ -33,6 +33,14 @@ func Observe(toplevel string) string {
 	return Functions + "observe '" + toplevel + "'\n"
 }
 
+// Identify is a script that reads no more of a host than who it is, for [Parse]. It
+// needs no root.
+const Identify = `printf 'uid %s\n' "$(id -u)"
+printf 'hostname %s\n' "$(uname -n)"
+[ -r /etc/machine-id ] && IFS= read -r id </etc/machine-id && [ -n "$id" ] && printf 'machine-id %s\n' "$id"
+echo observed yes
+`
+
 // ObserveEarlier is a script that chooses an earlier generation of the host, 0 for
 // the one before, and reads the host on its way to that.
 func ObserveEarlier(generation int) string {

@@ -11,6 +11,8 @@ import (
 type Plan struct {
 	// Nodes are the selected nodes in list order.
 	Nodes []Node
+	// LeftOut are the names of the others, in list order.
+	LeftOut []string
 	// Config is the client configuration that the operator gave; the value
 	// is "" when there is none.
 	Config settings.Value[string]
@@ -52,6 +54,7 @@ func Make(m flake.Map, env settings.Environment) (Plan, error) {
 	p := Plan{Config: settings.Value[string]{V: env.Config, Origin: settings.KeyConfig}}
 	for i, n := range m.Nodes {
 		if !n.Selected {
+			p.LeftOut = append(p.LeftOut, n.Name)
 			continue
 		}
 		p.Nodes = append(p.Nodes, Node{

@@ -31,6 +31,12 @@ type Record struct {
 	Result *Result `json:"result,omitempty"`
 	// Status is what a host was seen to be, where that is all that was asked.
 	Status *Status `json:"status,omitempty"`
+	// Output is what a command printed that was asked for by itself.
+	Output *Output `json:"output,omitempty"`
+	// Exec closes a node where a command was all that was asked.
+	Exec *Exec `json:"exec,omitempty"`
+	// Planned is what an apply would do to a node, where that is all that was asked.
+	Planned *Planned `json:"planned,omitempty"`
 	// Summary closes the stream.
 	Summary *Summary `json:"summary,omitempty"`
 }
@@ -102,9 +108,10 @@ type Phase struct {
 
 // Copied counts a copy.
 type Copied struct {
-	// By is what moved the paths: "cache", the deployer's own, or "nix copy".
+	// By is what moved the paths: "cache", the deployer's own, "via cache", the
+	// operator's, or "nix copy".
 	By string `json:"by"`
-	// Why is why it was not the cache; empty when it was.
+	// Why is why it was nix copy; else empty.
 	Why string `json:"why,omitempty"`
 	// Paths is how many the closure has, Missing how many of them the host lacked;
 	// FromHere and FromCaches are where those came from, unknown with nix copy.

@@ -58,7 +58,7 @@ func statusTable(all []Status, s Summary) string {
 			fmt.Fprintf(&b, "\n%s:\n  %s\n", st.Node, strings.ReplaceAll(Printable(strings.Join(lines, "\n")), "\n", "\n  "))
 		}
 	}
-	fmt.Fprintf(&b, "\n%s\n", ending(len(all), good, s))
+	fmt.Fprintf(&b, "\n%s\n", ending(len(all), good, "as wanted", s))
 	return b.String()
 }
 

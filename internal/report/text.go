@@ -30,8 +30,13 @@ type Text struct {
 	// NoProgress drops progress records.
 	NoProgress bool
 
+	// Width is that of the terminal that Out is; 0 means that it is none.
+	Width int
+
 	results  []Result
 	statuses []Status
+	commands []Exec
+	planned  []Planned
 }
 
 // Handle implements [Handler].
@@ -73,6 +78,13 @@ func (t *Text) Handle(r Record) error {
 		return t.result(*r.Result)
 	case r.Status != nil:
 		t.statuses = append(t.statuses, *r.Status)
+		return nil
+	case r.Output != nil:
+		return t.output(*r.Output)
+	case r.Exec != nil:
+		return t.exec(*r.Exec)
+	case r.Planned != nil:
+		t.planned = append(t.planned, *r.Planned)
 		return nil
 	case r.Summary != nil:
 		return t.summary(*r.Summary)
@@ -121,6 +133,13 @@ func (t *Text) summary(s Summary) error {
 		_, err := io.WriteString(t.Out, statusTable(t.statuses, s))
 		return err
 	}
+	if len(t.commands) > 0 {
+		return t.execEnding(s)
+	}
+	if len(t.planned) > 0 {
+		_, err := io.WriteString(t.Out, plannedText(t.planned, s, t.Width))
+		return err
+	}
 	var b strings.Builder
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "NODE\tVERDICT\tGENERATION\tTIME")
@@ -153,23 +172,24 @@ func (t *Text) summary(s Summary) error {
 			fmt.Fprintf(&b, "  next: %s\n", r.Next)
 		}
 	}
-	fmt.Fprintf(&b, "\n%s\n", ending(len(t.results), good, s))
+	fmt.Fprintf(&b, "\n%s\n", ending(len(t.results), good, "as wanted", s))
 	_, err := io.WriteString(t.Out, b.String())
 	return err
 }
 
-func ending(total, good int, s Summary) string {
+// ending tells how many of the nodes are what, such as "as wanted".
+func ending(total, good int, what string, s Summary) string {
 	nodes := "nodes"
 	if total == 1 {
 		nodes = "node"
 	}
 	switch {
 	case s.Interrupted:
-		return fmt.Sprintf("interrupted: %d of %d %s as wanted, in %s", good, total, nodes, duration(s.Seconds))
+		return fmt.Sprintf("interrupted: %d of %d %s %s, in %s", good, total, nodes, what, duration(s.Seconds))
 	case good == total:
-		return fmt.Sprintf("%d %s as wanted, in %s", total, nodes, duration(s.Seconds))
+		return fmt.Sprintf("%d %s %s, in %s", total, nodes, what, duration(s.Seconds))
 	}
-	return fmt.Sprintf("%d of %d %s as wanted, in %s; not: %s", good, total, nodes, duration(s.Seconds), strings.Join(s.Failed, ", "))
+	return fmt.Sprintf("%d of %d %s %s, in %s; not: %s", good, total, nodes, what, duration(s.Seconds), strings.Join(s.Failed, ", "))
 }
 
 func generations(r Result) string {

@@ -34,7 +34,7 @@ func wrap(marker, script string) string {
 	return "{\n" + prelude +
 		"printf '\\n%s begin\\n' " + marker + "\n" +
 		"(\n" + script + "\n) </dev/null\n" +
-		"printf '\\n%s end %s\\n' " + marker + " \"$?\"\n" +
+		"printf '%s end %s\\n' " + marker + " \"$?\"\n" +
 		"exit 0\n}\n"
 }
 
@@ -46,6 +46,7 @@ type frame struct {
 	begin, end []byte
 	body       io.Writer
 	onBegin    func() // called when the frame begins; may be nil
+	onEnd      func() // called when it ends; may be nil
 
 	begun, ended bool
 	status       int
@@ -57,8 +58,9 @@ type frame struct {
 func newFrame(marker string, body io.Writer) *frame {
 	return &frame{
 		begin: []byte("\n" + marker + " begin\n"),
-		end:   []byte("\n" + marker + " end "),
-		body:  body,
+		// Not at the start of a line: its end would be held back until more comes.
+		end:  []byte(marker + " end "),
+		body: body,
 	}
 }
 
@@ -94,6 +96,9 @@ func (f *frame) Write(p []byte) (int, error) {
 		if err == nil {
 			f.pass(f.pending[:i])
 			f.ended, f.status, f.pending = true, status, nil
+			if f.onEnd != nil {
+				f.onEnd()
+			}
 			return len(p), f.failed
 		}
 	}
@@ -126,13 +131,22 @@ func (f *frame) addNoise(b []byte) {
 	}
 }
 
+// marker is the text that the frame is made of.
+func (f *frame) marker() string {
+	return strings.TrimSuffix(strings.TrimPrefix(string(f.begin), "\n"), " begin\n")
+}
+
+// before is what was said before the frame, or at all where there was none.
+func (f *frame) before() string {
+	if f.begun {
+		return string(f.noise)
+	}
+	return string(f.noise) + string(f.pending)
+}
+
 // noisyLine is the first line of noise before the frame; empty when there was none.
 func (f *frame) noisyLine() string {
-	noise := f.noise
-	if !f.begun {
-		noise = append(noise[:len(noise):len(noise)], f.pending...)
-	}
-	for line := range strings.Lines(string(noise)) {
+	for line := range strings.Lines(f.before()) {
 		if trimmed := strings.Trim(line, "\n"); strings.TrimSpace(trimmed) != "" {
 			return strings.ToValidUTF8(trimmed, "�")
 		}

@@ -184,6 +184,8 @@ type Script struct {
 	Output io.Writer
 	// Timeout bounds it; 0 means the client's CommandTimeout, negative no bound.
 	Timeout time.Duration
+	// AsLogin runs it as the login user, also where the settings say how to elevate.
+	AsLogin bool
 }
 
 // Run runs a script on the host, as root where the settings say how to elevate.
@@ -224,40 +226,50 @@ func (c *Conn) run(ctx context.Context, s Script, way ...string) error {
 			c.Answer = time.Since(asked)
 		}
 	}
+	elevation := c.elevation
+	if s.AsLogin {
+		elevation = ""
+	}
 	result, err := c.client.Local.Run(ctx, child.Command{
 		Name:    "ssh",
-		Args:    append(way, c.elevation.command("/bin/sh")),
+		Args:    append(way, elevation.command("/bin/sh")),
 		Stdin:   strings.NewReader(wrap(marker, s.Text)),
 		Stdout:  answer,
 		Subject: s.Doing,
 	})
-	said := essence(strings.ToValidUTF8(string(result.Stderr), "�"))
+	return c.judge(ctx, s.Doing, elevation, answer, string(result.Stderr), err)
+}
+
+// judge says what came of a framed script, by its answer and, where that is not whole,
+// by what ssh said and how it ended.
+func (c *Conn) judge(ctx context.Context, doing string, elevation Elevation, answer *frame, words string, err error) error {
+	said := essence(strings.ToValidUTF8(words, "�"))
 	switch noise := answer.noisyLine(); {
 	case answer.failed != nil:
-		return fmt.Errorf("%s: %w", s.Doing, answer.failed)
+		return fmt.Errorf("%s: %w", doing, answer.failed)
 	case noise != "" && (answer.begun || context.Cause(ctx) == nil && c.Alive()):
-		if strings.Contains(noise, marker) {
-			return &Error{Kind: Noise, Doing: s.Doing, Words: "something on the host changes its output: lines come back with other line ends"}
+		if strings.Contains(noise, answer.marker()) {
+			return &Error{Kind: Noise, Doing: doing, Words: "something on the host changes its output: lines come back with other line ends"}
 		}
-		return &Error{Kind: Noise, Doing: s.Doing,
+		return &Error{Kind: Noise, Doing: doing,
 			Words: fmt.Sprintf("the login prints on standard output: %q (a login shell's start-up files must be silent for a command)", noise)}
 	case answer.ended && answer.status != 0:
-		return &ExitError{Doing: s.Doing, Status: answer.status, Words: strings.TrimSpace(said)}
+		return &ExitError{Doing: doing, Status: answer.status, Words: strings.TrimSpace(said)}
 	case answer.ended:
 		// Whatever ssh itself made of the end, the script's own word counts.
 		return nil
 	case context.Cause(ctx) != nil:
-		return &Error{Kind: Lost, Doing: s.Doing, Words: said, Cause: context.Cause(ctx)}
+		return &Error{Kind: Lost, Doing: doing, Words: said, Cause: context.Cause(ctx)}
 	}
 	var exit *child.Error
 	if errors.As(err, &exit) && errors.Is(exit.Cause, exec.ErrNotFound) {
-		return &Error{Kind: Lost, Doing: s.Doing, Cause: exit.Cause}
+		return &Error{Kind: Lost, Doing: doing, Cause: exit.Cause}
 	}
-	if c.elevation != "" && !answer.begun && c.Alive() && exit != nil && exit.ExitCode != 255 {
+	if elevation != "" && !answer.begun && c.Alive() && exit != nil && exit.ExitCode != 255 {
 		// The login is there and our shell never began: what stands between them refused.
-		return &Error{Kind: ElevationRefused, Doing: s.Doing, Words: or(said, fmt.Sprintf("%s ended with exit status %d", c.elevation, exit.ExitCode))}
+		return &Error{Kind: ElevationRefused, Doing: doing, Words: or(said, fmt.Sprintf("%s ended with exit status %d", elevation, exit.ExitCode))}
 	}
-	return &Error{Kind: Lost, Doing: s.Doing, Words: or(said, "the connection ended before the answer was whole")}
+	return &Error{Kind: Lost, Doing: doing, Words: or(said, "the connection ended before the answer was whole")}
 }
 
 // NixStore returns the store URL of the node for Nix on the deployer, and the

@@ -28,6 +28,7 @@ const (
 	ElevationRefused Verdict = "elevation-refused"
 	Unusable         Verdict = "unusable"
 	WrongHost        Verdict = "wrong-host"
+	Stale            Verdict = "stale"
 	Refused          Verdict = "refused"
 	CopyFailed       Verdict = "copy-failed"
 	Unscheduled      Verdict = "unscheduled"
@@ -122,6 +123,9 @@ var table = []Row{
 	{WrongHost, Failed, No,
 		"The host that answered is not the one that the node means; nothing was written there.",
 		"Mend the node's address, or its expect, then run again."},
+	{Stale, Failed, No,
+		"The host is not as the plan that was applied has seen it; nothing was written there.",
+		"Plan again, look at what would change now, and apply that."},
 	{Refused, Failed, No,
 		"The host, or a check before the switch, refused this system; nothing was activated.",
 		"Mend what the reason names. Where it says that the change needs a reboot: --goal boot --reboot."},

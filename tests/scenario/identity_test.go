@@ -140,7 +140,12 @@ func (w *identities) deploy(t *testing.T, attribute, settings string, flags ...s
 		w.write(t, w.rig.Deployer, "/root/settings.json", settings, 0o644)
 		env = `DEPLOY_SSH_NODES="$(cat /root/settings.json)"`
 	}
-	o := w.program(t, env, "'.#'"+attribute+" --json --settle 0s "+strings.Join(flags, " "))
+	return w.program(t, env, "'.#'"+attribute+" --json --settle 0s "+strings.Join(flags, " ")).read(t)
+}
+
+// read reads the records of a call with --json.
+func (o outcome) read(t *testing.T) outcome {
+	t.Helper()
 	o.results = map[string]report.Result{}
 	for line := range strings.Lines(o.Stdout) {
 		var record report.Record

@@ -1,0 +1,126 @@
+package ssh
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/sourcegraph/conc"
+
+	"github.com/deploy-ssh/deploy-ssh/internal/child"
+)
+
+// Command is a program that is run on the host for its own sake.
+type Command struct {
+	// Doing names it in errors.
+	Doing string
+	// Args are the program and its arguments. They reach it byte for byte; the
+	// program's name must be neither empty nor begin with `-`, and none has a NUL.
+	Args []string
+	// Root runs it as root by the node's elevation, where it has one; without, it is
+	// the login user's.
+	Root bool
+	// Stdout and Stderr receive what it prints, as it comes. They are called from
+	// two goroutines.
+	Stdout, Stderr io.Writer
+}
+
+// linger is how long ssh may take to end after the command has. It would wait for
+// what the command left behind, if that holds the output open.
+const linger = time.Second
+
+// Exec runs a command and returns its exit status: 128 and more for one that a signal
+// ended, 126 or 127 for one that could not be started. Its standard input is empty.
+// The error is an [*Error] where the status was not seen.
+//
+// When ctx ends or the connection is lost, the host tells the command to end.
+func (c *Conn) Exec(ctx context.Context, cmd Command) (status int, err error) {
+	elevation := Elevation("")
+	if cmd.Root {
+		elevation = c.elevation
+	}
+	// Standard input stays open while the command may run: its end tells the host
+	// that nobody waits any more. A pipe of our own, because os/exec would wait for
+	// the end of any other reader.
+	in, line, err := os.Pipe()
+	if err != nil {
+		return 0, &Error{Kind: Lost, Doing: cmd.Doing, Cause: err}
+	}
+	life, cancel := context.WithCancel(ctx)
+	defer cancel()
+
+	marker := newMarker()
+	out, errs := newFrame(marker, cmd.Stdout), newFrame(marker, cmd.Stderr)
+	var open atomic.Int32
+	open.Store(2)
+	ended := func() {
+		if open.Add(-1) == 0 {
+			_ = line.Close()
+			time.AfterFunc(linger, cancel)
+		}
+	}
+	out.onEnd, errs.onEnd = ended, ended
+
+	var writer conc.WaitGroup
+	writer.Go(func() { _, _ = io.WriteString(line, wrapCommand(marker, cmd.Args)) }) // ssh's end tells of one that failed
+	_, err = c.client.Local.Run(life, child.Command{
+		Name:    "ssh",
+		Args:    []string{"-F", c.rider, "-T", "--", riderHost, elevation.command("/bin/sh")},
+		Stdin:   in,
+		Stdout:  out,
+		Stderr:  errs,
+		Subject: cmd.Doing,
+	})
+	_ = in.Close()
+	_ = line.Close()
+	writer.Wait()
+
+	err = c.judge(ctx, cmd.Doing, elevation, out, errs.before(), err)
+	var exit *ExitError
+	if errors.As(err, &exit) {
+		return exit.Status, nil
+	}
+	return 0, err
+}
+
+// commandPath is as the login has it; what it lacks comes behind.
+const commandPath = `PATH=${PATH:+$PATH:}/run/wrappers/bin:/run/current-system/sw/bin:/nix/var/nix/profiles/default/bin:/usr/bin:/bin
+export PATH
+`
+
+// wrapCommand makes of a command what is sent to sh's standard input, framed on both
+// streams. The watcher beside the command reads on there: when the line ends before
+// the command does, all that came from it is told to end. The command itself stays
+// in the foreground, since a shell's background has SIGINT ignored. What the shell
+// itself says of a command that a signal ended is nobody's output.
+func wrapCommand(marker string, args []string) string {
+	return "{\n" + commandPath +
+		"exec 3<&0 </dev/null\n" +
+		"trap : TERM\n" +
+		"( trap : TERM; read -r line <&3; kill -TERM 0; sleep 5; kill -KILL 0 ) >/dev/null 2>&1 &\n" +
+		"watcher=$!\n" +
+		"exec 3<&-\n" +
+		"printf '\\n%s begin\\n' " + marker + "\n" +
+		"printf '\\n%s begin\\n' " + marker + " >&2\n" +
+		"exec 4>&2 2>/dev/null\n" +
+		"( exec " + quote(args) + " ) 2>&4 4>&-\n" +
+		"status=$?\n" +
+		"kill -KILL \"$watcher\"\n" +
+		"wait \"$watcher\"\n" +
+		"printf '%s end %s\\n' " + marker + " \"$status\"\n" +
+		"printf '%s end %s\\n' " + marker + " \"$status\" >&4\n" +
+		"exit 0\n}\n"
+}
+
+// quote makes words of a POSIX shell that mean just these arguments.
+func quote(args []string) string {
+	quoted := make([]string, len(args))
+	for i, arg := range args {
+		quoted[i] = "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
+	}
+	return strings.Join(quoted, " ")
+}
