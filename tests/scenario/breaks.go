@@ -38,14 +38,19 @@ func (w World) step(ctx context.Context, t Target, s step) error {
 	if err != nil {
 		return err
 	}
-	// An earlier run's log would pass for this one's.
-	if _, err := say(ctx, t, "rm -rf /run/deploy-ssh/*-*; "+s.before); err != nil {
-		return err
+	if s.before != "" {
+		if _, err := say(ctx, t, s.before); err != nil {
+			return err
+		}
 	}
 	during := make(chan error, 1)
 	if s.during == "" {
 		during <- nil
 	} else {
+		// An earlier run's log would pass for this one's.
+		if _, err := say(ctx, t, "rm -rf /run/deploy-ssh/*-*"); err != nil {
+			return err
+		}
 		go func() {
 			_, err := say(ctx, t, fmt.Sprintf("for i in $(seq 600); do grep -aqs -e '%s' /run/deploy-ssh/*-*/*.log && break; sleep 0.1; done; %s", s.at, s.during))
 			during <- err
