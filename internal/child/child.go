@@ -123,7 +123,7 @@ func (l Local) Start(ctx context.Context, c Command) (*exec.Cmd, error) {
 	if l.Log != nil {
 		l.Log(c)
 	}
-	program, err := l.find(c.Name)
+	program, err := l.Find(c.Name)
 	if err != nil {
 		return nil, &Error{Subject: c.subject(), ExitCode: -1, Cause: err}
 	}
@@ -150,9 +150,9 @@ func (l Local) Start(ctx context.Context, c Command) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// find looks a program up in the PATH of the runner's own environment, which need
+// Find looks a program up in the PATH of the runner's own environment, which need
 // not be that of this process. A name with a slash is a path.
-func (l Local) find(name string) (string, error) {
+func (l Local) Find(name string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, nil
 	}

@@ -22,6 +22,7 @@ import (
 // mapFlags are the flags of every verb that reads a node map.
 type mapFlags struct {
 	json, noProgress, impure, showTrace bool
+	noEvalCache                         bool
 	optionItems                         []string
 	on, exclude, storePaths             []string
 	clientConfig                        string
@@ -36,6 +37,7 @@ func (f *mapFlags) add(flags *pflag.FlagSet, jsonMeaning string) {
 	flags.StringArrayVar(&f.exclude, "exclude", nil, "all but these nodes: `NAME,GLOB,@TAG`, as for --on")
 	flags.BoolVar(&f.noProgress, "no-progress", false, "leave out what Nix and the hosts print meanwhile")
 	flags.BoolVar(&f.impure, "impure", false, "let the evaluation read the deployer's environment (as nix)")
+	flags.BoolVar(&f.noEvalCache, "no-eval-cache", false, "evaluate even what an earlier run has evaluated, and keep nothing for later runs")
 	flags.BoolVar(&f.showTrace, "show-trace", false, "show Nix's trace of evaluation errors (as nix)")
 	flags.StringArrayVar(&f.optionItems, "option", nil, "a setting of Nix, `NAME VALUE` (as nix) or NAME=VALUE; may be repeated")
 	flags.StringVarP(&f.clientConfig, "ssh-config", "F", "", "ssh client configuration `FILE` for every connection, in place of "+settings.KeyConfig)
@@ -151,7 +153,14 @@ func (f *mapFlags) nodeMap(ctx context.Context, p Process, out *output, env sett
 	if err != nil {
 		return m, err
 	}
-	out.emit(report.Record{Phase: &report.Phase{Time: time.Now(), Name: report.Evaluate, OK: true, Seconds: time.Since(began).Seconds()}})
+	phase := &report.Phase{
+		Time: time.Now(), Name: report.Evaluate, OK: true, Seconds: time.Since(began).Seconds(),
+		Cache: f.cacheUse(m.Evaluation), Notes: m.Evaluation.Warnings,
+	}
+	if m.Evaluation.Cached {
+		phase.Detail = "evaluation: cached"
+	}
+	out.emit(report.Record{Phase: phase})
 	return m, override(m, systems)
 }
 
@@ -169,7 +178,7 @@ func (f *mapFlags) evaluate(ctx context.Context, p Process, out *output, r flake
 		shown[text] = true
 	}
 	r.Stderr = progress
-	m, err := flake.Evaluator{Runner: p.local(), Limit: f.evalTimeout}.Evaluate(ctx, r)
+	m, err := flake.Evaluator{Runner: p.local(), Limit: f.evalTimeout, Keep: f.keep(p)}.Evaluate(ctx, r)
 	progress.Flush()
 	return m, err
 }

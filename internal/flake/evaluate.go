@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +19,18 @@ type Evaluator struct {
 	Runner child.Runner
 	// Limit bounds one evaluation as a whole; 0 means [EvaluationLimit].
 	Limit time.Duration
+	// Keep is where answers of evaluations are kept; nil for nowhere.
+	Keep *Keep
+}
+
+// session is one call of [Evaluator.Evaluate].
+type session struct {
+	Evaluator
+	// kept is nil when the cache isn't used.
+	kept *kept
+	// evaluations counts the runs of nix eval.
+	evaluations int
+	how         Evaluation
 }
 
 // Evaluate returns the node map with the systems of the selected nodes.
@@ -37,22 +50,72 @@ func (e Evaluator) Evaluate(ctx context.Context, r Request) (Map, error) {
 	if r.Ref == "" || strings.HasPrefix(r.Ref, "-") {
 		return Map{}, &MapError{Ref: r.Ref, Cause: fmt.Errorf("%q is no flake reference; wanted one such as .#nodes", r.Ref)}
 	}
+	s := &session{Evaluator: e}
+	s.open(ctx, r)
+	defer s.close()
+	m, err := s.evaluate(ctx, r)
+	if err != nil {
+		return Map{}, err
+	}
+	s.keep(ctx)
+	m.Evaluation = s.how
+	return m, nil
+}
+
+// open opens the cache, where there is one to use.
+func (s *session) open(ctx context.Context, r Request) {
+	if s.Keep == nil {
+		return
+	}
+	var err error
+	if s.kept, err = s.Keep.open(ctx, s.Runner, r); err != nil {
+		s.distrust(err)
+	}
+}
+
+func (s *session) close() {
+	if s.kept != nil {
+		_ = s.kept.cache.Close()
+	}
+}
+
+// distrust goes on without the cache.
+func (s *session) distrust(err error) {
+	s.how.Unkept = firstLine(err)
+	if errors.As(err, new(untrusted)) {
+		s.how.Warnings = append(s.how.Warnings, "the evaluation cache is not used: "+err.Error())
+	}
+}
+
+// keep leaves this session's answers to later ones.
+func (s *session) keep(ctx context.Context) {
+	s.how.Cached = s.kept != nil && s.evaluations == 0
+	if s.kept == nil {
+		return
+	}
+	if err := s.kept.keep(ctx); err != nil {
+		s.how.Unkept = firstLine(err)
+	}
+}
+
+// evaluate is [Evaluator.Evaluate] itself.
+func (s *session) evaluate(ctx context.Context, r Request) (Map, error) {
 	force := forceCaught
 	if r.SettingsOnly {
 		force = forceNone
 	}
-	doc, err := e.ask(ctx, r, force)
+	doc, err := s.ask(ctx, r, force)
 	var stopped *child.Error
 	if errors.As(err, &stopped) && stopped.Cause == nil && !r.SettingsOnly {
 		// abort and type errors end the evaluation of everything: see whether
 		// the map stands without its systems.
-		doc, err = e.ask(ctx, r, forceNone)
+		doc, err = s.ask(ctx, r, forceNone)
 		for i := range doc.Nodes {
 			doc.Nodes[i].EvalFailed = doc.Nodes[i].Selected
 		}
 	}
 	if err != nil {
-		return Map{}, e.explain(ctx, r, err)
+		return Map{}, s.explain(ctx, r, err)
 	}
 	m := Map{Ref: r.Ref, Ordered: doc.Ordered, Defaults: doc.Defaults.SSH, Elevate: doc.Defaults.Elevate}
 	bad := &MapError{Ref: r.Ref}
@@ -62,7 +125,7 @@ func (e Evaluator) Evaluate(ctx context.Context, r Request) (Map, error) {
 		selected = selected || node.Selected
 		if n.EvalFailed {
 			var unusable *MapError
-			node, err = e.alone(ctx, r, node)
+			node, err = s.alone(ctx, r, node)
 			if errors.As(err, &unusable) && unusable.Cause == nil {
 				bad.Problems = append(bad.Problems, unusable.Problems...)
 			} else if err != nil {
@@ -81,9 +144,9 @@ func (e Evaluator) Evaluate(ctx context.Context, r Request) (Map, error) {
 }
 
 // alone evaluates one node so that Nix says what is wrong with it.
-func (e Evaluator) alone(ctx context.Context, r Request, node Node) (Node, error) {
+func (s *session) alone(ctx context.Context, r Request, node Node) (Node, error) {
 	r.Include, r.Exclude = []Selector{exactly(node.Name)}, nil
-	doc, err := e.ask(ctx, r, forceStrict)
+	doc, err := s.ask(ctx, r, forceStrict)
 	var failed *child.Error
 	if errors.As(err, &failed) && failed.Cause == nil {
 		node.EvalError = words(failed)
@@ -106,17 +169,18 @@ const maxArgument = 128<<10 - 1
 
 // ask runs Nix once and returns what it answered, checked.
 // The error is a [*MapError]; its cause is a [*child.Error] when Nix failed.
-func (e Evaluator) ask(ctx context.Context, r Request, toplevels string) (document, error) {
-	args := append([]string{"eval", "--json"}, features...)
-	args = append(args, r.flags()...)
+func (s *session) ask(ctx context.Context, r Request, toplevels string) (document, error) {
 	text := expression(toplevels, r.Include, r.Exclude, r.Given)
 	if len(text) > maxArgument {
 		return document{}, &MapError{Ref: r.Ref, Cause: fmt.Errorf(
 			"the selection of %d names and patterns is too long for Nix's command line; select with a glob or a tag", len(r.Include)+len(r.Exclude))}
 	}
-	args = append(args, "--apply", text, r.Ref)
-	args = append(args, r.Args...)
-	result, err := e.Runner.Run(ctx, child.Command{Name: "nix", Args: args, Stderr: r.Stderr, Subject: "nix eval"})
+	if doc, ok := s.take(ctx, r, text); ok {
+		return doc, nil
+	}
+	s.evaluations++
+	args := slices.Concat([]string{"eval", "--json"}, features, r.flags(), []string{"--apply", text, r.Ref}, r.Args)
+	result, err := s.Runner.Run(ctx, child.Command{Name: "nix", Args: args, Stderr: r.Stderr, Subject: "nix eval"})
 	if err != nil {
 		var failed *child.Error
 		if errors.As(err, &failed) && !r.ShowTrace {
@@ -129,7 +193,31 @@ func (e Evaluator) ask(ctx context.Context, r Request, toplevels string) (docume
 		// What there is on standard output may be half of the answer.
 		return document{}, &MapError{Ref: r.Ref, Cause: err}
 	}
-	return decode(r.Ref, result.Stdout)
+	doc, err := decode(r.Ref, result.Stdout)
+	if err == nil && s.kept != nil {
+		s.kept.offer(text, result)
+	}
+	return doc, err
+}
+
+// take returns the kept answer, or makes ready for the evaluation of what isn't kept.
+func (s *session) take(ctx context.Context, r Request, text string) (document, bool) {
+	if s.kept == nil {
+		return document{}, false
+	}
+	doc, ok, err := s.kept.take(ctx, r.Ref, text, r.Stderr)
+	if err != nil {
+		s.how.Warnings = append(s.how.Warnings, "a kept evaluation is not used: "+err.Error())
+	}
+	if ok {
+		return doc, true
+	}
+	if err := s.kept.evaluating(ctx); err != nil {
+		s.distrust(err)
+		s.close()
+		s.kept = nil
+	}
+	return document{}, false
 }
 
 func (r Request) flags() []string {
@@ -237,6 +325,17 @@ func namedPath(path []string, name func(int) string) []string {
 	named := append([]string{}, path...)
 	named[1] = name(i)
 	return named
+}
+
+// firstLine is the first line of an error, for a remark.
+func firstLine(err error) string {
+	text := err.Error()
+	var failed *child.Error
+	if errors.As(err, &failed) && failed.Cause == nil && failed.Stderr != "" {
+		text = failed.Subject + ": " + fromError(failed.Stderr)
+	}
+	first, _, _ := strings.Cut(text, "\n")
+	return first
 }
 
 // explain adds to "no node map here" which attribute Nix took: for .#nodes it

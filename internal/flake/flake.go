@@ -58,6 +58,8 @@ type Map struct {
 	Elevate string
 	// Nodes are all nodes, selected or not, in order. Their names are unique.
 	Nodes []Node
+	// Evaluation tells how the map came about.
+	Evaluation Evaluation
 }
 
 // Expect is the identity that a host must have. An empty field is not compared.

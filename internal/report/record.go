@@ -102,6 +102,9 @@ type Phase struct {
 	Detail string `json:"detail,omitempty"`
 	// Notes are true things that changed nothing.
 	Notes []string `json:"notes,omitempty"`
+	// Cache says of an evaluation what became of it in the cache: "hit" when nothing was
+	// evaluated, "miss", or "off: " and why.
+	Cache string `json:"cache,omitempty"`
 	// Copied is what was sent, in a copy phase that had anything to send.
 	Copied *Copied `json:"copied,omitempty"`
 }

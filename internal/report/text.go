@@ -105,7 +105,11 @@ func (t *Text) phase(p Phase) error {
 			return err
 		}
 	case t.Verbose:
-		if err := t.say(p.Node, "%s done in %s", p.Name, duration(p.Seconds)); err != nil {
+		cache := ""
+		if p.Cache != "" {
+			cache = " (cache " + p.Cache + ")"
+		}
+		if err := t.say(p.Node, "%s done in %s%s", p.Name, duration(p.Seconds), cache); err != nil {
 			return err
 		}
 	}
