@@ -110,7 +110,7 @@ func TestFirstDeploy(t *testing.T) {
 
 // deployUser makes on a host what nix/target.nix describes.
 const deployUser = `useradd --system -m -s /bin/bash deploy && mkdir -p -m 700 /home/deploy/.ssh
-sed 's/^/restrict,port-forwarding,permitlisten="localhost:*",permitlisten="127.0.0.1:*",permitopen="none" /' /root/.ssh/authorized_keys >/home/deploy/.ssh/authorized_keys
+sed 's/^/restrict,port-forwarding,permitlisten="localhost:*",permitlisten="127.0.0.1:*" /' /root/.ssh/authorized_keys >/home/deploy/.ssh/authorized_keys
 chown -R deploy /home/deploy
 echo 'deploy ALL=(root) NOPASSWD: /bin/sh, NOPASSWD: /run/current-system/sw/bin/nix-daemon' >/etc/sudoers.d/deploy; chmod 440 /etc/sudoers.d/deploy`
 
@@ -167,11 +167,12 @@ func standInForGitHub(ctx context.Context, h *rig.Host) error {
 			return err
 		}
 	}
-	const revision = "1111111111111111111111111111111111111111"
 	var locations strings.Builder
-	for repository, branch := range map[string]string{"deploy-ssh/deploy-ssh": "HEAD", "NixOS/nixpkgs": "nixos-25.11"} {
+	// Nix takes one revision for one source, wherever it comes from.
+	for repository, digit := range map[string]string{"deploy-ssh/deploy-ssh": "1", "NixOS/nixpkgs": "2"} {
+		revision := strings.Repeat(digit, 40)
 		_, name, _ := strings.Cut(repository, "/")
-		fmt.Fprintf(&locations, "location = /repos/%s/commits/%s { return 200 '{\"sha\":\"%s\",\"commit\":{\"tree\":{\"sha\":\"%[3]s\"}}}'; }\n", repository, branch, revision)
+		fmt.Fprintf(&locations, "location /repos/%s/commits/ { return 200 '{\"sha\":\"%s\",\"commit\":{\"tree\":{\"sha\":\"%[2]s\"}}}'; }\n", repository, revision)
 		fmt.Fprintf(&locations, "location = /%s/archive/%s.tar.gz { alias %s/%s.tar.gz; }\n", repository, revision, at, name)
 	}
 	server := fmt.Sprintf("user root; pid %s/pid; events { }\nhttp { access_log %[1]s/log; server { listen 443 ssl; ssl_certificate %[1]s/cert.pem; ssl_certificate_key %[1]s/key.pem;\n%s} }\n", at, locations.String())

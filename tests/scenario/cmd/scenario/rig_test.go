@@ -72,7 +72,7 @@ func users(t *testing.T, h *rig.Host) {
 	t.Helper()
 	if _, err := h.Sh(t.Context(), `for user in sudoer doer plain; do
   useradd -m -s /bin/bash $user && mkdir -p -m 700 /home/$user/.ssh
-  sed 's/^/restrict,port-forwarding,permitlisten="localhost:*",permitlisten="127.0.0.1:*",permitopen="none" /' /root/.ssh/authorized_keys >/home/$user/.ssh/authorized_keys
+  sed 's/^/restrict,port-forwarding,permitlisten="localhost:*",permitlisten="127.0.0.1:*" /' /root/.ssh/authorized_keys >/home/$user/.ssh/authorized_keys
   chown -R $user /home/$user/.ssh
 done
 echo 'sudoer ALL=(root) NOPASSWD: /bin/sh, NOPASSWD: /run/current-system/sw/bin/nix-daemon' >/etc/sudoers.d/sudoer; chmod 440 /etc/sudoers.d/sudoer
