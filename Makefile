@@ -1,11 +1,12 @@
 # The project's commands. On a bare Debian: apt-get install make ca-certificates.
 GO ?= go
 RIG = $(GO) run ./tests/rig/cmd/rig
+RELEASE = $(GO) run ./internal/release/cmd/release
 
-.PHONY: build test demo faults bench deps docs fmt lint fuzz
+.PHONY: build test demo faults bench tofu deps dist dist-verify notes docs fmt lint fuzz
 
 build: ## the program, in bin/
-	CGO_ENABLED=0 $(GO) build -trimpath -o bin/deploy-ssh ./cmd/deploy-ssh
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-X github.com/deploy-ssh/deploy-ssh/internal/cli.Version=$$($(RELEASE) version)" -o bin/deploy-ssh ./cmd/deploy-ssh
 
 # Without Go's test cache, which doesn't see the sources of what tests build with `go build`.
 test: deps ## everything: format, vet, unit tests, real hosts
@@ -23,8 +24,23 @@ bench: deps ## copies by deploy-ssh and by Nix over three links; half an hour, o
 	$(GO) run ./tests/bench -incremental
 	$(GO) run ./tests/bench -paths 3000 -mib 600
 
+# The module has a go.mod of its own, which follows the project's by itself.
+tofu: deps ## the OpenTofu module with the real tofu, whose build takes minutes the first time
+	cd tests/tofu && CGO_ENABLED=0 $(GO) build -mod=mod -trimpath -o ../../bin/tofu github.com/opentofu/opentofu/cmd/tofu
+	cd tests/tofu && TOFU=../../bin/tofu RIG=required $(GO) test -mod=mod -count=1 -timeout 30m -v .
+
 deps: ## what this machine lacks, and the hosts' root file system
 	$(RIG) deps
+
+dist: ## archives for Linux and (untried) Darwin, with manual, completions and sums, in dist/
+	$(RELEASE) dist
+
+dist-verify: ## the archives twice, from two folders and with two caches: both must be the same bytes
+	$(RELEASE) verify
+
+notes: ## what CHANGELOG.md says of VERSION, in dist/notes.md
+	@mkdir -p dist
+	$(RELEASE) notes "$(VERSION)" >dist/notes.md
 
 docs: ## man pages, the reference and the tables of the guides, from the program
 	$(GO) run ./internal/docs/cmd/docs

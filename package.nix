@@ -2,6 +2,8 @@
 # older, the builder for 1.26 is taken.
 {
   lib,
+  stdenv,
+  installShellFiles,
   buildGoModule,
   buildGo126Module ? buildGoModule,
 }:
@@ -9,8 +11,9 @@ let
   inherit (lib) fileset;
 
   common = {
-    version = "0.1.0";
-    # All Go code and what it embeds, for the tests' modules are vendored, too.
+    version = builtins.replaceStrings [ "\n" ] [ "" ] (builtins.readFile ./VERSION);
+    # All Go code and what it embeds, for the tests' modules are vendored, too; the
+    # man pages, and what else the tests compare with the program.
     src = fileset.toSource {
       root = ./.;
       fileset = fileset.unions [
@@ -20,6 +23,11 @@ let
         ./internal
         ./nix
         ./tests
+        ./CHANGELOG.md
+        ./LICENSE
+        ./README.md
+        ./VERSION
+        ./docs
       ];
     };
     # The hash of what `go mod vendor` makes. `go test ./tests/vm` compares it
@@ -42,9 +50,21 @@ in
       "-w"
       "-X github.com/deploy-ssh/deploy-ssh/internal/cli.Version=${common.version}"
     ];
+    nativeBuildInputs = [ installShellFiles ];
+    # The man pages are those of the sources, which a test compares with the program.
+    postInstall = ''
+      installManPage docs/man/*.1
+    ''
+    + lib.optionalString (stdenv.buildPlatform.canExecute stdenv.hostPlatform) ''
+      installShellCompletion --cmd deploy-ssh \
+        --bash <($out/bin/deploy-ssh completion bash) \
+        --zsh <($out/bin/deploy-ssh completion zsh) \
+        --fish <($out/bin/deploy-ssh completion fish)
+    '';
     # The check `go` has the tests.
     doCheck = false;
     meta = common.meta // {
+      license = lib.licenses.mit;
       mainProgram = "deploy-ssh";
     };
   };

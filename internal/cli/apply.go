@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/deploy-ssh/deploy-ssh/internal/closure"
 	"github.com/deploy-ssh/deploy-ssh/internal/flake"
 	"github.com/deploy-ssh/deploy-ssh/internal/report"
-	"github.com/deploy-ssh/deploy-ssh/internal/settings"
 	"github.com/deploy-ssh/deploy-ssh/internal/ssh"
 )
 
@@ -21,6 +22,7 @@ type applyFlags struct {
 	mapFlags
 	switchFlags
 	buildFlags
+	results  resultFlags
 	copy     copyFlags
 	planFile string
 }
@@ -30,6 +32,7 @@ func (f *applyFlags) add(flags *pflag.FlagSet) {
 	f.addSystems(flags)
 	f.switchFlags.add(flags)
 	f.buildFlags.add(flags)
+	f.results.add(flags)
 	f.copy.add(flags)
 	flags.StringVar(&f.planFile, "plan", "", "apply the plan in `FILE`, as plan --out wrote it: its systems, on hosts that have not moved since")
 }
@@ -37,6 +40,9 @@ func (f *applyFlags) add(flags *pflag.FlagSet) {
 // check refuses values that make no sense together, before anything is started.
 func (f *applyFlags) check() error {
 	if err := f.buildFlags.check(); err != nil {
+		return err
+	}
+	if err := f.results.check(f.goal); err != nil {
 		return err
 	}
 	if err := f.copy.check(); err != nil {
@@ -73,21 +79,32 @@ func (f *applyFlags) run(ctx context.Context, p Process, ref string, nixArgs []s
 		return err
 	}
 	out := newOutput(p, f.json, f.noProgress, f.verbose)
-	out.emit(report.Record{Run: &report.Run{Protocol: report.Protocol, Version: Version, Time: began, Source: or(ref, settings.KeyNodes)}})
+	f.begin(p, out, &f.mapFlags, "apply", ref, p.Dir, nixArgs, began)
+	defer out.close()
 
 	m, err := f.ready(ctx, p, out, flake.Request{Ref: ref, Args: nixArgs})
+	var nothing nothingToRetry
+	if errors.As(err, &nothing) {
+		return nothing.tell(out, f.json, began)
+	}
 	if err != nil {
 		return err
 	}
 	defer func() { _ = m.dir.Close() }()
-	buildErrors, err := f.build(ctx, p, out, m.dir, m.nodes, m.options)
+	buildErrors, err := f.build(ctx, p, out, m.dir, f.results.here(m.nodes), m.options)
 	if err != nil {
+		return err
+	}
+	if err := f.results.kept(ctx, p, m.nodes, buildErrors); err != nil {
 		return err
 	}
 
 	fleet := f.fleet(m.identities, out)
 	fleet.Copier = f.copy.engine(p)
 	fleet.Copier.Runner, fleet.Copier.Options, fleet.Copier.NoCheck = p.local(), m.options, f.noCheck
+	if f.results.there {
+		fleet.BuildThere = &closure.Build{Limit: f.buildTimeout, Logs: f.logs}
+	}
 	results := fleet.Run(ctx, m.work.Nodes, buildErrors)
 	return finish(ctx, p, out, results, began)
 }

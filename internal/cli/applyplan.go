@@ -13,14 +13,13 @@ import (
 	"github.com/deploy-ssh/deploy-ssh/internal/deploy"
 	"github.com/deploy-ssh/deploy-ssh/internal/flake"
 	"github.com/deploy-ssh/deploy-ssh/internal/planfile"
-	"github.com/deploy-ssh/deploy-ssh/internal/report"
 	"github.com/deploy-ssh/deploy-ssh/internal/settings"
 	"github.com/deploy-ssh/deploy-ssh/internal/ssh"
 	"github.com/deploy-ssh/deploy-ssh/internal/verdict"
 )
 
 // decided are the flags of apply that a plan has decided about.
-var decided = []string{"on", "exclude", "store-path", "print-build-logs", "build-timeout"}
+var decided = []string{"on", "exclude", "store-path", "retry-failed", "print-build-logs", "build-timeout", "build-on-target"}
 
 // refOrPlan takes one flake reference or, with --plan, none.
 func refOrPlan(cmd *cobra.Command, args []string) error {
@@ -70,7 +69,8 @@ func (f *applyFlags) applyPlan(ctx context.Context, p Process, nixArgs []string)
 		return err
 	}
 	out := newOutput(p, f.json, f.noProgress, f.verbose)
-	out.emit(report.Record{Run: &report.Run{Protocol: report.Protocol, Version: Version, Time: began, Source: or(plan.Source.Ref, settings.KeyNodes)}})
+	f.begin(p, out, &f.mapFlags, "apply", plan.Source.Ref, plan.Source.Dir, nixArgs, began)
+	defer out.close()
 	m, err := f.replan(ctx, p, out, plan, nixArgs)
 	if err != nil {
 		return err
@@ -85,7 +85,11 @@ func (f *applyFlags) applyPlan(ctx context.Context, p Process, nixArgs []string)
 		return err
 	}
 	// Nothing is left to build: this keeps the systems from being collected meanwhile.
-	if _, err := f.build(ctx, p, out, dir, m.nodes, m.options); err != nil {
+	buildErrors, err := f.build(ctx, p, out, dir, m.nodes, m.options)
+	if err != nil {
+		return err
+	}
+	if err := f.results.kept(ctx, p, m.nodes, buildErrors); err != nil {
 		return err
 	}
 	fleet := f.fleet(identities, out)

@@ -116,7 +116,7 @@ what came of it. The nodes are deployed one at a time, in list order.`,
 	root.SetHelpFunc(help)
 	root.SetUsageTemplate(groupedUsage(root.UsageTemplate()))
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(apply, newPlan(p), newRollback(p), newStatus(p), newExec(p), newCheck(p), newExplain(p), newHostKeys(p), newSchema(p), newVersion(p), newCompletion(p))
+	root.AddCommand(apply, newPlan(p), newRollback(p), newStatus(p), newExec(p), newReport(p), newCheck(p), newExplain(p), newHostKeys(p), newSchema(p), newVersion(p), newCompletion(p))
 	describe(root)
 	addCompletions(root, p)
 	return root

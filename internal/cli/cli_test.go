@@ -57,6 +57,12 @@ func TestUsage(t *testing.T) {
 		{args: []string{"exec", ".#nodes", "--", "--uptime"}, code: 2, err: []string{`"--uptime" is no program`}},
 		{args: []string{"exec", ".#nodes", "-p", "0", "--", "uptime"}, code: 2, err: []string{"--parallel 0"}},
 		{args: []string{"exec", ".#nodes", "--timeout", "-1s", "--", "uptime"}, code: 2, err: []string{"--timeout -1s"}},
+		{args: []string{".#nodes", "--report", "x", "--no-report"}, code: 2, err: []string{"--report with --no-report"}},
+		{args: []string{".#nodes", "--retry-failed"}, env: []string{"XDG_STATE_HOME=/nowhere"}, code: 2, err: []string{"no run of this map by apply is on record in /nowhere/deploy-ssh"}},
+		{args: []string{".#nodes", "--retry-failed"}, code: 2, err: []string{"--report DIR names a directory"}},
+		{args: []string{"apply", "--plan", "x", "--retry-failed"}, code: 2, err: []string{"--retry-failed with --plan"}},
+		{args: []string{"report", "--report", "none"}, code: 2, err: []string{"there is no report in"}},
+		{args: []string{"report", "x", "--list"}, code: 2, err: []string{"all runs are listed"}},
 		{args: []string{".#nodes"}, env: []string{"DEPLOY_SSH_USR=x"}, code: 2, err: []string{"DEPLOY_SSH_USR", "DEPLOY_SSH_USER"}},
 		{args: []string{".#nodes"}, code: 2, err: []string{"nix", "hint: nix and ssh must be on the PATH"}},
 	} {

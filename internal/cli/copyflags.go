@@ -42,5 +42,7 @@ func (f *copyFlags) check() error {
 
 // engine is what copies, apart from what runs Nix.
 func (f *copyFlags) engine(p Process) closure.Engine {
-	return closure.Engine{Timeout: f.timeout, Compress: f.compression, NoSubstitute: f.noSubstitute || !f.substitute, Via: f.via.cache(p)}
+	e := closure.New(f.compression)
+	e.Timeout, e.NoSubstitute, e.Via = f.timeout, f.noSubstitute || !f.substitute, f.via.cache(p)
+	return e
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/deploy-ssh/deploy-ssh/internal/flake"
+	"github.com/deploy-ssh/deploy-ssh/internal/history"
 	"github.com/deploy-ssh/deploy-ssh/internal/plan"
 	"github.com/deploy-ssh/deploy-ssh/internal/report"
 	"github.com/deploy-ssh/deploy-ssh/internal/settings"
@@ -28,6 +29,10 @@ type mapFlags struct {
 	clientConfig                        string
 	evalTimeout                         time.Duration
 	identities                          identityFlags
+	// retry are the runs that tell which nodes are left to do; nil where all are to be done.
+	retry func() ([]history.Run, error)
+	// notes are what there is to say about the selection.
+	notes []string
 }
 
 // add adds the flags; jsonMeaning says what --json prints.
@@ -86,6 +91,11 @@ func (f *mapFlags) load(ctx context.Context, p Process, out *output, r flake.Req
 		return m, err
 	}
 	r.Options, r.Impure, r.ShowTrace = m.options, f.impure, f.showTrace
+	if f.retry != nil {
+		if err := f.narrow(ctx, p, out, env, &r, systems); err != nil {
+			return m, err
+		}
+	}
 	if m.nodes, m.work, err = f.plan(ctx, p, out, env, r, systems); err != nil {
 		return m, err
 	}
@@ -130,7 +140,7 @@ func (f *mapFlags) plan(ctx context.Context, p Process, out *output, env setting
 	if err != nil {
 		return nil, plan.Plan{}, err
 	}
-	planned := &report.Plan{Notes: work.Notes}
+	planned := &report.Plan{Notes: slices.Concat(f.notes, work.Notes)}
 	for _, n := range work.Nodes {
 		planned.Nodes = append(planned.Nodes, n.Name)
 	}

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/deploy-ssh/deploy-ssh/internal/history"
 	"github.com/deploy-ssh/deploy-ssh/internal/report"
 )
 
@@ -15,6 +16,10 @@ type output struct {
 	// failed is the first error of the handler, such as a closed standard
 	// output. The work goes on: a deploy must not stop half-way because nobody reads.
 	failed error
+	// kept takes the records for later runs; nil where none does, or no longer.
+	kept *history.Writer
+	// lost is told why they are not kept any more.
+	lost func(error)
 }
 
 func newOutput(p Process, asJSON, noProgress, verbose bool) *output {
@@ -29,6 +34,22 @@ func (o *output) emit(r report.Record) {
 	defer o.mu.Unlock()
 	if err := o.handler.Handle(r); err != nil && o.failed == nil {
 		o.failed = err
+	}
+	if o.kept != nil {
+		if err := o.kept.Handle(r); err != nil {
+			o.kept.Close()
+			o.kept = nil
+			o.lost(err)
+		}
+	}
+}
+
+// close lets go of the run's report.
+func (o *output) close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.kept != nil {
+		o.kept.Close()
 	}
 }
 

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -9,7 +10,6 @@ import (
 
 	"github.com/deploy-ssh/deploy-ssh/internal/deploy"
 	"github.com/deploy-ssh/deploy-ssh/internal/flake"
-	"github.com/deploy-ssh/deploy-ssh/internal/report"
 )
 
 // rollbackFlags are the flags of rollback. Nothing is evaluated, built or copied for it
@@ -55,8 +55,13 @@ func (f *rollbackFlags) run(ctx context.Context, p Process, ref string, nixArgs 
 		return usageError{fmt.Errorf("--goal %s: an earlier generation is on the host already", f.goal)}
 	}
 	out := newOutput(p, f.json, f.noProgress, f.verbose)
-	out.emit(report.Record{Run: &report.Run{Protocol: report.Protocol, Version: Version, Time: began, Source: ref}})
+	f.begin(p, out, &f.mapFlags, "rollback", ref, p.Dir, nixArgs, began)
+	defer out.close()
 	m, err := f.ready(ctx, p, out, flake.Request{Ref: ref, Args: nixArgs, SettingsOnly: true})
+	var nothing nothingToRetry
+	if errors.As(err, &nothing) {
+		return nothing.tell(out, f.json, began)
+	}
 	if err != nil {
 		return err
 	}

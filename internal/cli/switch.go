@@ -8,13 +8,16 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/deploy-ssh/deploy-ssh/internal/deploy"
+	"github.com/deploy-ssh/deploy-ssh/internal/history"
 	"github.com/deploy-ssh/deploy-ssh/internal/report"
+	"github.com/deploy-ssh/deploy-ssh/internal/settings"
 	"github.com/deploy-ssh/deploy-ssh/internal/ssh"
 	"github.com/deploy-ssh/deploy-ssh/internal/verdict"
 )
 
 // switchFlags are the flags of the verbs that switch hosts.
 type switchFlags struct {
+	reports                         reportFlags
 	verbose, requirePins            bool
 	limits                          deploy.Limits
 	goal                            deploy.Goal
@@ -25,6 +28,7 @@ type switchFlags struct {
 func (f *switchFlags) add(flags *pflag.FlagSet) {
 	f.limits = deploy.DefaultLimits()
 	f.goal = deploy.GoalSwitch
+	f.reports.add(flags)
 	flags.Var(&f.goal, "goal", "how far to go: build, push, dry-activate, test, boot or switch")
 	flags.BoolVar(&f.reboot, "reboot", false, "reboot each host after its boot entry was made, and wait for it")
 	flags.DurationVar(&f.confirm, "confirm", 0, "let a host go back to its old system by itself when no fresh login succeeds for so long after the activation (default: never)")
@@ -43,6 +47,9 @@ func (f *switchFlags) add(flags *pflag.FlagSet) {
 
 // check refuses values that make no sense together, before anything is started.
 func (f *switchFlags) check() error {
+	if err := f.reports.check(); err != nil {
+		return err
+	}
 	for _, d := range []struct {
 		flag  string
 		value time.Duration
@@ -88,6 +95,15 @@ func (f *switchFlags) fleet(identities map[string]*ssh.Identity, out *output) *d
 		AcceptDegraded: f.acceptDegraded,
 		Emit:           out.emit,
 	}
+}
+
+// begin opens the run's records; dir is where ref means its flake. The caller must
+// close the output.
+func (f *switchFlags) begin(p Process, out *output, m *mapFlags, verb, ref, dir string, nixArgs []string, began time.Time) {
+	there := p
+	there.Dir = dir
+	f.reports.start(p, out, m, history.Head{Verb: verb, Map: mapSum(there, ref, nixArgs), Goal: string(f.goal), Time: began})
+	out.emit(report.Record{Run: &report.Run{Protocol: report.Protocol, Version: Version, Time: began, Source: or(ref, settings.KeyNodes)}})
 }
 
 // finish closes the run with its summary and its exit code.

@@ -1,12 +1,12 @@
 package closure
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strconv"
@@ -15,7 +15,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/klauspost/compress/zstd"
 	"github.com/nix-community/go-nix/pkg/narinfo"
 	"github.com/nix-community/go-nix/pkg/narinfo/signature"
 )
@@ -32,35 +31,25 @@ type cache struct {
 	public signature.PublicKey
 	files  map[string]http.HandlerFunc // by the path of the URL
 
-	compress Compression
-	narrow   chan *packer       // what small NARs are packed with
-	wide     chan *zstd.Encoder // what large NARs are; nil where there is no compression
+	compress    Compression
+	own, shared *packers // shared may be nil
 
 	sent  atomic.Int64 // bytes on the wire, all of HTTP
 	nars  atomic.Int64 // bytes of the NARs that were sent whole, unpacked
-	paths atomic.Int64 // how many those are
+	paths atomic.Int64 // how many paths those are of
+	// packed is bytes of NARs as they are read, less what had to be given up.
+	packed atomic.Int64
 
 	server http.Server
 }
 
-const (
-	// smallNar is the size in bytes up to which a NAR is packed in memory before it
-	// is sent. So it holds no encoder while the line is slow.
-	smallNar = 256 << 10
-	// packers is how many NARs of each kind are packed at once, and windowSize what
-	// the encoder of a large one looks back. Together they bound the memory of a copy,
-	// a fifth of which is that of one encoder.
-	packers    = 4
-	windowSize = 4 << 20
-	// bestLevel is from where on an encoder takes 40 MiB, so that there is one of a kind.
-	bestLevel = 10
-	// priority puts this cache behind every other: Nix asks the lowest first, and
-	// cache.nixos.org has 40.
-	priority = 1000
-)
+// priority puts this cache behind every other: Nix asks the lowest first, and
+// cache.nixos.org has 40.
+const priority = 1000
 
 // newCache makes a cache of paths. Nobody can reach it before [cache.serve].
-func newCache(paths []narinfo.NarInfo, c Compression) (*cache, error) {
+// What it sends is packed with a packer of its own or one of shared, which may be nil.
+func newCache(paths []narinfo.NarInfo, c Compression, shared *packers) (*cache, error) {
 	secret := make([]byte, 32)
 	_, _ = rand.Read(secret) // never fails, see crypto/rand
 	// The name tells an operator who finds it in a store where it is from.
@@ -70,24 +59,8 @@ func newCache(paths []narinfo.NarInfo, c Compression) (*cache, error) {
 	}
 	s := &cache{
 		token: hex.EncodeToString(secret[8:]), public: public, compress: c,
-		files:  make(map[string]http.HandlerFunc, 2*len(paths)+1),
-		narrow: make(chan *packer, packers),
-		wide:   make(chan *zstd.Encoder, packers),
-	}
-	for range packers {
-		wide, err := encoder(c, windowSize)
-		if err != nil {
-			return nil, fmt.Errorf("preparing to compress: %w", err)
-		}
-		narrow, err := encoder(c, smallNar)
-		if err != nil {
-			return nil, fmt.Errorf("preparing to compress: %w", err)
-		}
-		s.wide <- wide
-		s.narrow <- &packer{encoder: narrow}
-		if c.Level >= bestLevel {
-			break
-		}
+		files: make(map[string]http.HandlerFunc, 2*len(paths)+1),
+		own:   newPackers(1), shared: shared,
 	}
 	s.files[s.path("nix-cache-info")] = text("text/x-nix-cache-info", fmt.Sprintf("StoreDir: /nix/store\nWantMassQuery: 1\nPriority: %d\n", priority))
 	for _, p := range paths {
@@ -109,16 +82,6 @@ func newCache(paths []narinfo.NarInfo, c Compression) (*cache, error) {
 		MaxHeaderBytes:    16 << 10,
 	}
 	return s, nil
-}
-
-// encoder makes an encoder. It is nil where nothing is compressed.
-func encoder(c Compression, window int) (*zstd.Encoder, error) {
-	if c.Level == 0 {
-		return nil, nil
-	}
-	return zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.EncoderLevelFromZstd(c.Level)),
-		zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(window), zstd.WithLowerEncoderMem(true),
-		zstd.WithEncoderCRC(false)) // Nix checks the hash of the NAR
 }
 
 func (s *cache) path(name string) string { return "/" + s.token + "/" + name }
@@ -155,6 +118,7 @@ func text(contentType, content string) http.HandlerFunc {
 // nar sends a path of the store. What can't be sent whole ends without an orderly
 // end, so that the host can tell.
 func (s *cache) nar(storePath string, size uint64) http.HandlerFunc {
+	var before atomic.Bool // whether it was sent whole already
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/x-nix-nar")
 		if r.Method == http.MethodHead {
@@ -164,83 +128,69 @@ func (s *cache) nar(storePath string, size uint64) http.HandlerFunc {
 		if size <= smallNar {
 			send = s.whole
 		}
-		if err := send(r.Context(), w, storePath); err != nil {
+		var read int64
+		pack := func(w io.Writer) error { return archive(tally{w, &read, &s.packed}, s.root+storePath) }
+		if err := send(r.Context(), w, pack); err != nil {
+			s.packed.Add(-read)
 			panic(http.ErrAbortHandler)
 		}
-		s.paths.Add(1)
 		s.nars.Add(int64(size))
+		if before.Swap(true) {
+			s.packed.Add(-read)
+		} else {
+			s.paths.Add(1)
+		}
 	}
+}
+
+// tally counts what is written, alone and with others.
+type tally struct {
+	io.Writer
+	own   *int64
+	total *atomic.Int64
+}
+
+func (t tally) Write(p []byte) (int, error) {
+	n, err := t.Writer.Write(p)
+	*t.own += int64(n)
+	t.total.Add(int64(n))
+	return n, err
 }
 
 // emptyFrame is a whole zstd frame of no bytes (RFC 8878, 3.1.1): frames in a row
 // unpack to what they have in a row.
 var emptyFrame = []byte{0x28, 0xb5, 0x2f, 0xfd, 0x20, 0x00, 0x01, 0x00, 0x00}
 
-// patience is how often a request that waits for an encoder gets an empty frame, for
-// a host gives up a download that stalls. On a slow line the wait can be minutes.
-const patience = 5 * time.Second
-
 // stream packs a path while it is sent.
-func (s *cache) stream(ctx context.Context, w http.ResponseWriter, storePath string) error {
+func (s *cache) stream(ctx context.Context, w http.ResponseWriter, pack func(io.Writer) error) error {
 	if s.compress.Level == 0 {
-		return archive(w, s.root+storePath)
+		return pack(w)
 	}
-	tick := time.NewTicker(patience)
-	defer tick.Stop()
-	for {
-		select {
-		case encoder := <-s.wide:
-			defer func() { s.wide <- encoder }()
-			encoder.Reset(w)
-			return errors.Join(archive(encoder, s.root+storePath), encoder.Close())
-		case <-tick.C:
-			if _, err := w.Write(emptyFrame); err != nil {
-				return err
-			}
-			if err := http.NewResponseController(w).Flush(); err != nil {
-				return err
-			}
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	p, err := take(ctx, s.own.wide, s.shared.orNone().wide, func() error {
+		_, err := w.Write(emptyFrame)
+		return errors.Join(err, http.NewResponseController(w).Flush())
+	})
+	if err != nil {
+		return err
 	}
+	defer p.done()
+	return p.stream(w, s.compress, pack)
 }
 
 // whole packs a small path and then sends it.
-func (s *cache) whole(ctx context.Context, w http.ResponseWriter, storePath string) error {
-	var packed []byte
-	select {
-	case p := <-s.narrow:
-		var err error
-		packed, err = p.pack(s.root + storePath)
-		s.narrow <- p
-		if err != nil {
-			return err
-		}
-	case <-ctx.Done():
-		return ctx.Err()
+func (s *cache) whole(ctx context.Context, w http.ResponseWriter, pack func(io.Writer) error) error {
+	p, err := take(ctx, s.own.narrow, s.shared.orNone().narrow, func() error { return nil })
+	if err != nil {
+		return err
+	}
+	packed, err := p.whole(s.compress, pack)
+	p.done()
+	if err != nil {
+		return err
 	}
 	w.Header().Set("Content-Length", strconv.Itoa(len(packed)))
-	_, err := w.Write(packed)
+	_, err = w.Write(packed)
 	return err
-}
-
-// packer packs NARs in memory, one at a time.
-type packer struct {
-	encoder *zstd.Encoder // nil where there is no compression
-	nar     bytes.Buffer
-}
-
-// pack returns the packed NAR, which stays when the packer goes on.
-func (p *packer) pack(path string) ([]byte, error) {
-	p.nar.Reset()
-	if err := archive(&p.nar, path); err != nil {
-		return nil, err
-	}
-	if p.encoder == nil {
-		return bytes.Clone(p.nar.Bytes()), nil
-	}
-	return p.encoder.EncodeAll(p.nar.Bytes(), nil), nil
 }
 
 // redact takes the token out of a text.

@@ -109,7 +109,7 @@ func TestArchiveIsNixs(t *testing.T) {
 func served(t *testing.T, c Compression) (*cache, *httptest.Server) {
 	t.Helper()
 	root, paths := store(t)
-	s, err := newCache(paths, c)
+	s, err := newCache(paths, c, newShared(c))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +229,7 @@ func TestCacheCutsWhatItCantSend(t *testing.T) {
 // When the copy is over nothing can be fetched any more, and no request goes on.
 func TestCacheStops(t *testing.T) {
 	root, paths := store(t)
-	s, err := newCache(paths, Compression{Level: 1})
+	s, err := newCache(paths, Compression{Level: 1}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,7 +48,7 @@ func (e Engine) nixCopy(ctx context.Context, h Host, job Job, trusted bool) erro
 		args = append(args, "--no-check-sigs")
 	}
 	_, err := e.Runner.Run(ctx, child.Command{
-		Name: "nix", Args: append(args, job.Toplevel), Env: env, Subject: "nix copy",
+		Name: "nix", Args: append(append(args, installable(job.Toplevel)...), job.Toplevel), Env: env, Subject: "nix copy",
 	})
 	var failed *child.Error
 	switch {

@@ -124,25 +124,3 @@ func TestParseCompression(t *testing.T) {
 		}
 	}
 }
-
-func TestErrorLines(t *testing.T) {
-	said := "warning: x\nerror: some substitutes failed\nerror: some substitutes failed\nerror: cannot add path because it lacks a signature by a trusted key\n"
-	want := "error: cannot add path because it lacks a signature by a trusted key\nerror: some substitutes failed"
-	if diff := cmp.Diff(want, errorLines(said)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	if got := errorLines(" sh: nix-store: not found\n"); got != "sh: nix-store: not found" {
-		t.Errorf("%q", got)
-	}
-	if err := signatureHint(want); !strings.HasPrefix(err.Error(), "error: cannot add path") || !strings.Contains(err.Error(), "trusted-users") {
-		t.Errorf("%v", err)
-	}
-}
-
-func TestProgressText(t *testing.T) {
-	got := progressText(10, 50_000_000, 20_000_000, Sent{Missing: 20, MissingBytes: 100_000_000}, 2e9)
-	want := "10 of 20 paths, 50.0 MB of 100.0 MB sent as 20.0 MB, 10.0 MB/s, 2s left"
-	if got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
-}

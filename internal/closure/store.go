@@ -31,7 +31,8 @@ func (e Engine) query(ctx context.Context, toplevel string) ([]narinfo.NarInfo, 
 
 func (e Engine) pathInfo(ctx context.Context, toplevel string, form ...string) ([]narinfo.NarInfo, error) {
 	args := append([]string{"--extra-experimental-features", "nix-command"}, e.options()...)
-	args = append(append(append(args, "path-info", "--json"), form...), "--recursive", toplevel)
+	args = append(append(append(args, "path-info", "--json"), form...), "--recursive")
+	args = append(append(args, installable(toplevel)...), toplevel)
 	// Read as it comes: the answer for a large closure is tens of megabytes.
 	r, w := io.Pipe()
 	done := make(chan error, 1)
@@ -52,6 +53,15 @@ func (e Engine) pathInfo(ctx context.Context, toplevel string, form ...string) (
 		return nil, fmt.Errorf("reading the answer of nix path-info: %w", parseErr)
 	}
 	return paths, nil
+}
+
+// installable are arguments that make Nix take a derivation for its file, not for what
+// it builds.
+func installable(path string) []string {
+	if strings.HasSuffix(path, ".drv") {
+		return []string{"--derivation"}
+	}
+	return nil
 }
 
 // pathInfo is what Nix tells of a path.

@@ -1,10 +1,14 @@
 package closure
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/deploy-ssh/deploy-ssh/internal/ssh"
 )
 
 // System is what a toplevel says of itself.
@@ -24,7 +28,7 @@ type System struct {
 func Inspect(toplevel string) (System, error) {
 	for _, file := range []string{"nixos-version", "bin/switch-to-configuration"} {
 		if _, err := os.Stat(filepath.Join(toplevel, file)); err != nil {
-			return System{}, fmt.Errorf("%s is no NixOS system that can be switched to: it has no %s", toplevel, file)
+			return System{}, lacks(toplevel, file)
 		}
 	}
 	read := func(name string) string {
@@ -34,4 +38,33 @@ func Inspect(toplevel string) (System, error) {
 	return System{
 		Platform: read("system"), Interface: read("init-interface-version"), Inhibitors: read("switch-inhibitors"),
 	}, nil
+}
+
+// lacks is the error of a path that is no system.
+func lacks(toplevel, file string) error {
+	return fmt.Errorf("%s is no NixOS system that can be switched to: it has no %s", toplevel, file)
+}
+
+// InspectThere is [Inspect] for a toplevel in a host's store. The error is an
+// [*ssh.Error] when the way to the host was lost.
+func InspectThere(ctx context.Context, h Builds, toplevel string) (System, error) {
+	var answer bytes.Buffer
+	err := h.Run(ctx, ssh.Script{Doing: "reading the system that was built", Output: &answer, Text: fmt.Sprintf(`cd '%s' || exit
+for file in nixos-version bin/switch-to-configuration; do [ -e $file ] || echo "lacks $file"; done
+for file in system init-interface-version switch-inhibitors; do
+    if [ -e $file ]; then echo "$file $(tr '\n' ' ' <$file)"; fi
+done
+`, toplevel)})
+	if err != nil {
+		return System{}, err
+	}
+	said := map[string]string{}
+	for line := range strings.Lines(answer.String()) {
+		name, value, _ := strings.Cut(line, " ")
+		if value = strings.TrimSpace(value); name == "lacks" {
+			return System{}, lacks(toplevel, value)
+		}
+		said[name] = value
+	}
+	return System{Platform: said["system"], Interface: said["init-interface-version"], Inhibitors: said["switch-inhibitors"]}, nil
 }

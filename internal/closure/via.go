@@ -81,7 +81,7 @@ func (e Engine) via(ctx context.Context, h Host, job Job, way *door, host prefli
 	}
 	job.Progress(fmt.Sprintf("the host fetches %d paths from %v", sent.Missing, e.Via.from()))
 	for sent.Tries = 1; ; sent.Tries++ {
-		err := e.fetch(ctx, h, job, host, e.Via.config(host, way.took), e.Via.redact)
+		err := e.fetch(ctx, h, job, host, e.Via.config(host, way.took), &hearing{redact: e.Via.redact, waits: job.Progress})
 		var lost *ssh.Error
 		switch {
 		case err == nil:
@@ -124,7 +124,8 @@ func (e Engine) push(ctx context.Context, job Job) error {
 		// default store then, and "auto" is that of this machine.
 		c.Name = "nix"
 		c.Args = append([]string{"--extra-experimental-features", "nix-command"}, e.options()...)
-		c.Args = append(c.Args, "copy", "--from", cmp.Or(v.Store, "auto"), job.Toplevel)
+		c.Args = append(c.Args, "copy", "--from", cmp.Or(v.Store, "auto"))
+		c.Args = append(append(c.Args, installable(job.Toplevel)...), job.Toplevel)
 		c.Env = []string{"NIX_CONFIG=" + v.NixConfig + "\n" + v.To.pushConfig(e.Compress)}
 	}
 	job.Progress("pushing the closure to " + v.To.String())

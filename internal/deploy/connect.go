@@ -35,7 +35,7 @@ func (m *machines) twin(id, node string) string {
 func (d *deployment) identity() *ssh.Identity { return d.fleet.Identities[d.node.Name] }
 
 func (d *deployment) connect(ctx context.Context) step {
-	if d.fleet.Rollback == nil {
+	if d.fleet.Rollback == nil && !d.buildsThere() {
 		system, err := closure.Inspect(d.node.Toplevel)
 		if err != nil {
 			return end(verdict.Refused, err.Error())

@@ -11,16 +11,16 @@ import (
 	"github.com/deploy-ssh/deploy-ssh/internal/verdict"
 )
 
-// copy brings the closure to the host. A host that has it, as the probe has seen,
-// costs nothing here.
+// copy brings the closure to the host, or that of the derivation where the host builds.
+// A host that has it, as the probe has seen, costs nothing here.
 func (d *deployment) copy(ctx context.Context) step {
 	if d.host.Valid {
 		return step{detail: "the closure is already on the host"}
 	}
 	began := time.Now()
 	sent, err := d.transport.Copy(ctx, d.host, closure.Job{
-		Toplevel: d.node.Toplevel,
-		Boots:    d.fleet.Goal.boots(),
+		Toplevel: d.sent(),
+		Boots:    d.fleet.Goal.boots() && !d.buildsThere(),
 		Progress: func(text string) { d.progress(report.Copy, text, false) },
 	})
 	s := step{notes: sent.Notes, copied: copied(sent)}

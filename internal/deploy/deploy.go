@@ -68,7 +68,10 @@ type Fleet struct {
 	RequirePins bool
 	// Copier brings closures to the hosts.
 	Copier closure.Engine
-	Limits Limits
+	// BuildThere has each host build its own system, from the derivations that are copied
+	// to it, where the node has one. nil means that all are built already.
+	BuildThere *closure.Build
+	Limits     Limits
 	// Goal is how far to go; empty means [GoalSwitch].
 	Goal Goal
 	// Reboot reboots a host after its boot entry was made, and waits for it.

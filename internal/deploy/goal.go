@@ -63,6 +63,9 @@ func (g Goal) boots() bool     { return g == GoalBoot || g == GoalSwitch }
 func (d *deployment) phases() []phase {
 	goal := d.fleet.Goal
 	phases := []phase{{report.Connect, d.connect}, {report.Probe, d.known(d.probe)}, {report.Copy, d.copy}}
+	if d.buildsThere() {
+		phases = append(phases, phase{report.Build, d.buildThere})
+	}
 	if goal == GoalDryActivate {
 		phases = append(phases, phase{report.DryActivate, d.dryActivate})
 	}

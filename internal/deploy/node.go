@@ -24,7 +24,7 @@ type deployment struct {
 	// transport is nil until the node is connected to, and so is login, its first connection.
 	transport Transport
 	login     *ssh.Conn
-	// system is what the wanted toplevel says of itself.
+	// system is what the wanted toplevel says of itself; nothing until it is built.
 	system closure.System
 	// host is what the probe saw.
 	host  facts.Host
@@ -113,15 +113,8 @@ func (d *deployment) probe(ctx context.Context) step {
 		}
 		d.node.Toplevel = host.Chosen
 	}
-	if !host.Runs(d.system.Platform) {
-		return end(verdict.Refused, fmt.Sprintf("the system is for %s, the host is %s", d.system.Platform, host.Machine))
-	}
-	if d.fleet.Goal.activates() && host.Running != d.node.Toplevel {
-		running := verdict.Identity{Interface: host.Interface, Inhibitors: host.Inhibitors}
-		wanted := verdict.Identity{Interface: d.system.Interface, Inhibitors: d.system.Inhibitors}
-		if why := verdict.Foreseen(running, wanted, d.fleet.NoCheck); why != "" {
-			return end(verdict.Refused, why)
-		}
+	if why := d.unfit(); why != "" {
+		return end(verdict.Refused, why)
 	}
 	if detail := d.already(); detail != "" {
 		s := end(verdict.Unchanged, "")
@@ -134,6 +127,20 @@ func (d *deployment) probe(ctx context.Context) step {
 		return s
 	}
 	return step{detail: d.finding()}
+}
+
+// unfit says why the host would not take the wanted system, as far as that is known;
+// empty when nothing is against it.
+func (d *deployment) unfit() string {
+	host := d.host
+	if !host.Runs(d.system.Platform) {
+		return fmt.Sprintf("the system is for %s, the host is %s", d.system.Platform, host.Machine)
+	}
+	if !d.fleet.Goal.activates() || host.Running == d.node.Toplevel {
+		return ""
+	}
+	return verdict.Foreseen(verdict.Identity{Interface: host.Interface, Inhibitors: host.Inhibitors},
+		verdict.Identity{Interface: d.system.Interface, Inhibitors: d.system.Inhibitors}, d.fleet.NoCheck)
 }
 
 // observe runs the one script that reads a host.

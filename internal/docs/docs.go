@@ -43,6 +43,11 @@ func Generate(project fs.FS) (map[string]string, error) {
 		"docs/reference/other-tools.md": otherTools(),
 		"docs/reference/ssh-refused.md": refusedOptions(),
 	}
+	stream, err := records(project)
+	if err != nil {
+		return nil, err
+	}
+	files["docs/reference/records.md"] = stream
 	for _, cmd := range verbs(root) {
 		files["docs/man/"+page(cmd)+".1"] = manPage(cmd)
 	}

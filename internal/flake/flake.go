@@ -20,6 +20,9 @@ const (
 	BuildLimit      = 12 * time.Hour
 )
 
+// keepLimit bounds the making of links, for which nothing is built.
+const keepLimit = 5 * time.Minute
+
 // features lets the program work where the new command line isn't enabled.
 var features = []string{"--extra-experimental-features", "nix-command flakes"}
 

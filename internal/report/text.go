@@ -18,6 +18,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/deploy-ssh/deploy-ssh/internal/settings"
 	"unicode"
 )
 
@@ -42,6 +44,8 @@ type Text struct {
 // Handle implements [Handler].
 func (t *Text) Handle(r Record) error {
 	switch {
+	case r.Run != nil && r.Run.Source == settings.KeyNodes:
+		return t.say("", "nothing is evaluated: the nodes are those of %s", r.Run.Source)
 	case r.Run != nil:
 		return t.say("", "evaluating %s", r.Run.Source)
 	case r.Plan != nil:

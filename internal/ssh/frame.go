@@ -29,11 +29,12 @@ func newMarker() string {
 
 // wrap makes of a script what is sent to sh's standard input. The braces make
 // sh read all of it before it runs any, so a script that was cut short on its
-// way does nothing. The script itself runs in a subshell without our input.
-func wrap(marker, script string) string {
+// way does nothing. The script itself runs in a subshell without our input, where
+// redirections don't keep it.
+func wrap(marker, script, redirections string) string {
 	return "{\n" + prelude +
 		"printf '\\n%s begin\\n' " + marker + "\n" +
-		"(\n" + script + "\n) </dev/null\n" +
+		"(\n" + script + "\n) " + redirections + "</dev/null\n" +
 		"printf '%s end %s\\n' " + marker + " \"$?\"\n" +
 		"exit 0\n}\n"
 }

@@ -111,11 +111,11 @@ func TestWrap(t *testing.T) {
 			_ = cmd.Run()
 			return body.String(), f
 		}
-		body, f := run(wrap(marker, "cat\nprintf 'a b'\nexit 3"))
+		body, f := run(wrap(marker, "cat\nprintf 'a b'\nexit 3", ""))
 		if body != "a b" || !f.ended || f.status != 3 || f.noisyLine() != "" {
 			t.Errorf("%s: body %q, ended %v, status %d, noise %q", sh, body, f.ended, f.status, f.noisyLine())
 		}
-		whole := wrap(marker, "printf done")
+		whole := wrap(marker, "printf done", "")
 		for n := range len(whole) - 2 {
 			if body, f := run(whole[:n]); body != "" || f.begun {
 				t.Fatalf("%s: a script cut after %d of %d bytes ran: %q", sh, n, len(whole), body)

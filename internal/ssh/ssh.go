@@ -184,6 +184,8 @@ type Script struct {
 	Output io.Writer
 	// Timeout bounds it; 0 means the client's CommandTimeout, negative no bound.
 	Timeout time.Duration
+	// Attended gives the script the function attended, see attended.sh.
+	Attended bool
 	// AsLogin runs it as the login user, also where the settings say how to elevate.
 	AsLogin bool
 }
@@ -230,10 +232,15 @@ func (c *Conn) run(ctx context.Context, s Script, way ...string) error {
 	if s.AsLogin {
 		elevation = ""
 	}
+	stdin, end, err := c.stdin(marker, s)
+	if err != nil {
+		return &Error{Kind: Lost, Doing: s.Doing, Cause: err}
+	}
+	defer end()
 	result, err := c.client.Local.Run(ctx, child.Command{
 		Name:    "ssh",
 		Args:    append(way, elevation.command("/bin/sh")),
-		Stdin:   strings.NewReader(wrap(marker, s.Text)),
+		Stdin:   stdin,
 		Stdout:  answer,
 		Subject: s.Doing,
 	})
@@ -270,6 +277,16 @@ func (c *Conn) judge(ctx context.Context, doing string, elevation Elevation, ans
 		return &Error{Kind: ElevationRefused, Doing: doing, Words: or(said, fmt.Sprintf("%s ended with exit status %d", elevation, exit.ExitCode))}
 	}
 	return &Error{Kind: Lost, Doing: doing, Words: or(said, "the connection ended before the answer was whole")}
+}
+
+// stdin is what the host's shell reads. end must be called when it has ended.
+func (c *Conn) stdin(marker string, s Script) (r io.Reader, end func(), err error) {
+	if !s.Attended {
+		return strings.NewReader(wrap(marker, s.Text, "")), func() {}, nil
+	}
+	// Gone for the host when it would be for ssh here.
+	patience := or(c.client.Keepalive, defaultKeepalive)
+	return attend(wrap(marker, attendedScript(patience)+s.Text, "3<&0 "), patience/6)
 }
 
 // NixStore returns the store URL of the node for Nix on the deployer, and the

@@ -77,7 +77,8 @@ func TestOneUser(t *testing.T) {
 		module + "internal/activate": {"internal/deploy"},
 		module + "internal/facts":    {"internal/deploy", "internal/activate"},
 		module + "internal/deploy":   {"internal/cli"},
-		"os/exec":                    {"internal/child", "internal/ssh", "internal/cli"},
+		module + "internal/history":  {"internal/cli"},
+		"os/exec":                    {"internal/child", "internal/ssh", "internal/cli", "internal/release", "internal/release/cmd/release"},
 		"github.com/spf13/cobra":     {"internal/cli", "internal/docs", "tests/rig/cmd/rig"},
 	} {
 		for name, p := range all {

@@ -41,6 +41,7 @@ func TestCheck(t *testing.T) {
 		{"no targets", Config{Suite: "trixie"}, ""},
 		{"two targets", Config{Suite: "trixie", Targets: []Target{{Name: "a"}, {Name: "b-2"}}}, ""},
 		{"a suite that is a path", Config{Suite: "../x"}, "suite"},
+		{"a target's suite that is a path", Config{Suite: "trixie", Targets: []Target{{Name: "a", Suite: "../x"}}}, "suite"},
 		{"a name that is a path", Config{Suite: "trixie", Name: "a/b"}, "rig name"},
 		{"a target without a name", Config{Suite: "trixie", Targets: []Target{{}}}, "target name"},
 		{"a target twice", Config{Suite: "trixie", Targets: []Target{{Name: "a"}, {Name: "a"}}}, "taken"},

@@ -58,7 +58,7 @@ func namespaced(script string, flags uintptr, args ...string) *exec.Cmd {
 }
 
 // startKeeper makes the rig's namespaces, disks and network.
-func (r *Rig) startKeeper(ctx context.Context, root, suite string) (err error) {
+func (r *Rig) startKeeper(ctx context.Context, roots []string, suite string) (err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("making namespaces: %w", err)
@@ -86,9 +86,9 @@ func (r *Rig) startKeeper(ctx context.Context, root, suite string) (err error) {
 	}
 	defer stdout.Close()
 
-	args := []string{r.dir, root, cgroup(r.Name)}
-	for _, h := range r.Hosts() {
-		args = append(args, h.Name, h.Addr+"/24", h.Addr6+"/64")
+	args := []string{r.dir, cgroup(r.Name)}
+	for i, h := range r.Hosts() {
+		args = append(args, h.Name, roots[i], h.Addr+"/24", h.Addr6+"/64")
 	}
 	cmd := namespaced(script, syscall.CLONE_NEWNET, args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, log

@@ -2,9 +2,9 @@
 # Everything of the rig lives in these namespaces, so when this process ends,
 # the kernel ends, unmounts and unplugs all of it.
 #
-# usage: keeper.sh DIR LOWER CGROUP [HOST IPV4/LEN IPV6/LEN]...
-dir=$1 lower=$2 group=$3
-shift 3
+# usage: keeper.sh DIR CGROUP [HOST LOWER IPV4/LEN IPV6/LEN]...
+dir=$1 group=$2
+shift 2
 
 # What systemd-nspawn leaves in /run must not meet that of another rig,
 # and it shall see one unified cgroup hierarchy, whatever the machine has.
@@ -26,8 +26,8 @@ ip link set switch up
 
 number=0
 while [ $# -gt 0 ]; do
-	host=$1 ipv4=$2 ipv6=$3
-	shift 3
+	host=$1 lower=$2 ipv4=$3 ipv6=$4
+	shift 4
 	number=$((number + 1))
 	mkdir -p "$dir/hosts/$host" "$dir/net" "/sys/fs/cgroup/$group/$host"
 	if [ $number -eq 1 ] && ! overlay "$host" 2>/dev/null; then

@@ -43,7 +43,8 @@ type Relay struct {
 	workers     sync.WaitGroup // one accepting loop at most, and one for each connection
 
 	mu       sync.Mutex
-	listener net.Listener // nil while refusing
+	listener net.Listener  // nil while refusing
+	frozen   chan struct{} // of the connections from now on; closed by Freeze
 	live     map[*net.TCPConn]bool
 	errs     []error
 }
@@ -57,6 +58,7 @@ func (r *Rig) Relay(ctx context.Context, target *Host, port int, spec LinkSpec) 
 		up:      newLane(spec),
 		down:    newLane(spec),
 		live:    map[*net.TCPConn]bool{},
+		frozen:  make(chan struct{}),
 	}
 	// The relay ends at Close, not with the context of its making.
 	relay.ctx, relay.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
@@ -88,6 +90,15 @@ func (r *Relay) Cut(refuse bool) {
 		c.SetLinger(0) // a reset, not an orderly end
 		c.Close()
 	}
+}
+
+// Freeze lets nothing more pass on any live connection, in silence and for good: neither
+// side is told, nor hears of the other's end. New connections are as before.
+func (r *Relay) Freeze() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	close(r.frozen)
+	r.frozen = make(chan struct{})
 }
 
 // Mend has the relay take connections again, on the same port.
@@ -138,7 +149,10 @@ func (r *Relay) accept(listener net.Listener) {
 		r.connections.Add(1)
 		near := c.(*net.TCPConn)
 		if r.add(near) {
-			r.workers.Go(func() { r.serve(near) })
+			r.mu.Lock()
+			frozen := r.frozen
+			r.mu.Unlock()
+			r.workers.Go(func() { r.serve(near, frozen) })
 		}
 	}
 }
@@ -163,7 +177,7 @@ func (r *Relay) drop(c *net.TCPConn) {
 }
 
 // serve carries one connection to its end.
-func (r *Relay) serve(near *net.TCPConn) {
+func (r *Relay) serve(near *net.TCPConn, frozen <-chan struct{}) {
 	defer r.drop(near)
 	var far *net.TCPConn
 	err := inNetwork(r.network, func() error {
@@ -182,8 +196,8 @@ func (r *Relay) serve(near *net.TCPConn) {
 	}
 	defer r.drop(far)
 	var lanes sync.WaitGroup
-	lanes.Go(func() { r.up.carry(r.ctx, far, near) })
-	lanes.Go(func() { r.down.carry(r.ctx, near, far) })
+	lanes.Go(func() { r.up.carry(r.ctx, far, near, frozen) })
+	lanes.Go(func() { r.down.carry(r.ctx, near, far, frozen) })
 	lanes.Wait()
 }
 
@@ -221,7 +235,8 @@ func newLane(spec LinkSpec) *lane {
 
 // carry moves bytes until either connection ends. The end travels like a byte:
 // an orderly one ends this direction, a reset becomes a reset of the other connection.
-func (l *lane) carry(ctx context.Context, to, from *net.TCPConn) {
+// A frozen one ends with ctx.
+func (l *lane) carry(ctx context.Context, to, from *net.TCPConn, frozen <-chan struct{}) {
 	ctx, cancel := context.WithCancel(ctx)
 	way := make(chan parcel, parcels)
 	var sender sync.WaitGroup
@@ -234,6 +249,12 @@ func (l *lane) carry(ctx context.Context, to, from *net.TCPConn) {
 	for p := range way {
 		if !sleepUntil(ctx, p.due) {
 			return
+		}
+		select {
+		case <-frozen:
+			<-ctx.Done()
+			return
+		default:
 		}
 		if p.end == io.EOF {
 			to.CloseWrite()

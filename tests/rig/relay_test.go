@@ -78,6 +78,25 @@ func TestRelay(t *testing.T) {
 			t.Errorf("after mending the echo is %q", got)
 		}
 	})
+	t.Run("a frozen connection is silent, and a new one is not", func(t *testing.T) {
+		relay := open(t, r, web, 7, rig.LinkSpec{})
+		live := make(chan string, 1)
+		go func() {
+			out, err := r.Deployer.Sh(t.Context(), fmt.Sprintf(`exec bash -c 'exec 3<>/dev/tcp/127.0.0.1/%d; echo one >&3; head -n 1 <&3 >/root/frozen
+				until [ -e /root/on ]; do sleep 0.05; done; echo two >&3; read -t 1 -r line <&3; echo "$? $line"'`, relay.Port))
+			live <- fmt.Sprint(out, err)
+		}()
+		sh(t, r.Deployer, "until grep -qs one /root/frozen; do :; done")
+		relay.Freeze()
+		sh(t, r.Deployer, "touch /root/on")
+		// bash's read says 142 when nothing came in time.
+		if got := <-live; !strings.HasPrefix(got, "142 \n") {
+			t.Errorf("the frozen connection: %s", got)
+		}
+		if got := bash(t, r, `exec 3<>/dev/tcp/127.0.0.1/%d; echo again >&3; head -n 1 <&3`, relay.Port); got != "again\n" {
+			t.Errorf("on a new connection the echo is %q", got)
+		}
+	})
 	t.Run("a reset of either end reaches the other", func(t *testing.T) {
 		relay := open(t, r, web, 7, rig.LinkSpec{})
 		got := bash(t, r, `exec 3<>/dev/tcp/127.0.0.1/%d; echo one >&3; head -n 1 <&3

@@ -30,7 +30,7 @@ import (
 type Config struct {
 	// Name names the rig on this machine. Empty means a unique one.
 	Name string
-	// Suite is the Debian release of all hosts. Empty means trixie.
+	// Suite is the Debian release of the hosts that name none. Empty means trixie.
 	Suite string
 	// Targets are the hosts beside the deployer.
 	Targets []Target
@@ -42,6 +42,8 @@ type Config struct {
 type Target struct {
 	// Name is the host's name, of small letters, digits and inner hyphens.
 	Name string
+	// Suite is the host's Debian release. Empty means [Config.Suite].
+	Suite string
 	// SSHPort is the only port its sshd listens on. Zero means 22.
 	SSHPort int
 	// SSHConfig is lines of sshd_config. They come first, so they win over the rig's own.
@@ -105,9 +107,13 @@ func Up(ctx context.Context, config Config) (*Rig, error) {
 		return nil, err
 	}
 	started := time.Now()
-	root, err := Root(ctx, config.Suite, config.Log)
-	if err != nil {
-		return nil, err
+	roots := []string{}
+	for _, suite := range config.suites() {
+		root, err := Root(ctx, suite, config.Log)
+		if err != nil {
+			return nil, err
+		}
+		roots = append(roots, root)
 	}
 	if err := raiseInotify(); err != nil {
 		return nil, err
@@ -116,7 +122,7 @@ func Up(ctx context.Context, config Config) (*Rig, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.up(ctx, root, config); err != nil {
+	if err := r.up(ctx, roots, config); err != nil {
 		// The tidying has a time of its own: ctx may be what ended.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), downTimeout)
 		defer cancel()
@@ -126,10 +132,11 @@ func Up(ctx context.Context, config Config) (*Rig, error) {
 	return r, nil
 }
 
-func (r *Rig) up(ctx context.Context, root string, config Config) error {
+// up makes the hosts; roots are the root file systems of each, the deployer's first.
+func (r *Rig) up(ctx context.Context, roots []string, config Config) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, upTimeout, fmt.Errorf("not up within %v", upTimeout))
 	defer cancel()
-	if err := r.startKeeper(ctx, root, config.Suite); err != nil {
+	if err := r.startKeeper(ctx, roots, config.Suite); err != nil {
 		return err
 	}
 	if err := r.lay(config); err != nil {
@@ -167,12 +174,27 @@ const deployerName = "deployer"
 
 var hostName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$`)
 
+// suites are the releases of all hosts, the deployer's first.
+func (c Config) suites() []string {
+	suites := []string{c.Suite}
+	for _, t := range c.Targets {
+		suite := t.Suite
+		if suite == "" {
+			suite = c.Suite
+		}
+		suites = append(suites, suite)
+	}
+	return suites
+}
+
 func (c Config) check() error {
 	if c.Name != "" && !hostName.MatchString(c.Name) {
 		return fmt.Errorf("rig name %q: want small letters, digits and inner hyphens", c.Name)
 	}
-	if !hostName.MatchString(c.Suite) {
-		return fmt.Errorf("suite %q: want a Debian release name such as trixie", c.Suite)
+	for _, suite := range c.suites() {
+		if !hostName.MatchString(suite) {
+			return fmt.Errorf("suite %q: want a Debian release name such as trixie", suite)
+		}
 	}
 	// 10.77.0.11 to 10.77.0.254.
 	if len(c.Targets) > 244 {

@@ -30,6 +30,16 @@ const copyFlake = `{
       new = builtins.listToAttrs (builtins.genList (n: { name = toString n; value = [ (node (fresh n)) ]; }) 30);
       sudo = { defaults.elevate = "sudo"; nodes = [ (node (fresh 40)) ]; };
       both = [ (node (fresh 41)) { name = "web2"; host = "web2"; toplevel = fresh 42; } ];
+      unbuildable = [ (node (toplevels.mkToplevel { name = "broken"; faults.build = "fails"; })) ];
+      # Its builder takes its time when it is started for the first time.
+      slow = [
+        (node (derivation {
+          name = "nixos-system-slow";
+          system = builtins.currentSystem or "x86_64-linux";
+          builder = "/bin/sh";
+          args = [ "-c" "PATH=/usr/bin:/bin; echo slow at work; echo >>/root/slow-build; [ $(wc -l </root/slow-build) -gt 1 ] || sleep 60; mkdir -p $out/bin; touch $out/nixos-version $out/bin/switch-to-configuration" ];
+        }))
+      ];
       pushed = [ (node (builtins.readFile ./pushed)) ];
     };
 }
@@ -74,6 +84,16 @@ func (o outcome) copied() *report.Copied {
 		}
 	}
 	return nil
+}
+
+// phase is the last record of a phase; nil when there is none.
+func (o outcome) phase(name report.PhaseName) (last *report.Phase) {
+	for _, r := range o.records {
+		if r.Phase != nil && r.Phase.Name == name {
+			last = r.Phase
+		}
+	}
+	return last
 }
 
 // byCache checks that the deployer's cache did the copy, and returns its counts.

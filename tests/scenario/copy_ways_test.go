@@ -89,7 +89,7 @@ systemd-run --unit=nix-daemon nix-daemon`)
 	t.Run("signed for an untrusted user", func(t *testing.T) {
 		public := strings.TrimSpace(w.sh(t, w.rig.Deployer, "nix key generate-secret --key-name k-1 >/root/secret && nix key convert-secret-to-public </root/secret"))
 		w.sh(t, w.web1, "echo 'extra-trusted-public-keys = "+public+"' >>/etc/nix/nix.conf; systemctl restart nix-daemon || systemd-run --unit=nix-daemon nix-daemon")
-		path := strings.TrimSpace(w.sh(t, w.rig.Deployer, "cd "+rigworld.Flake+" && nix eval --raw --impure --expr '(builtins.head (builtins.getFlake (toString ./.)).new.\"3\").toplevel.drvPath' | xargs nix-store --realise"))
+		path := w.build(t, 3)
 		w.sh(t, w.rig.Deployer, "nix store sign -r -k /root/secret "+path)
 		o := push(t, 3, settingsOf(map[string]any{"user": "plain"}))
 		o.want(t, "web1", verdict.Staged)
@@ -142,6 +142,27 @@ sed -i '1s/sh/bash/' /usr/bin/nix-store; chmod +x /usr/bin/nix-store`)
 		}
 	})
 	t.Run("own caches", func(t *testing.T) { w.ownCaches(t, push) })
+	// The deployer's own store is not what it says: a file was changed, and one cut short.
+	for name, damage := range map[string]string{
+		"a corrupt path": `printf X | dd of="$f" bs=1 seek=1000 conv=notrunc status=none`, "a truncated path": `truncate -s 1000 "$f"`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := 24
+			if name == "a truncated path" {
+				n = 25
+			}
+			path := w.build(t, n)
+			w.sh(t, w.rig.Deployer, `f=$(find $(nix-store -qR `+path+`) -type f -size +400k | head -n 1) && chmod u+w "$f" && `+damage)
+			o := push(t, n, "")
+			o.want(t, "web1", verdict.CopyFailed, "error:")
+			if c := o.copied(); c == nil || c.Tries != 3 {
+				t.Errorf("counted %+v, want 3 tries", c)
+			}
+			if strings.Contains(o.Stdout+o.Stderr, "127.0.0.1:") {
+				t.Errorf("the cache's address is in the output:\n%s%s", o.Stdout, o.Stderr)
+			}
+		})
+	}
 	t.Run("a read-only bind mount", func(t *testing.T) {
 		w.sh(t, w.web1, "mount --bind /nix/store /nix/store && mount -o remount,bind,ro /nix/store")
 		o := push(t, 20, "")
@@ -175,6 +196,12 @@ sed -i '1s/sh/bash/' /usr/bin/nix-store; chmod +x /usr/bin/nix-store`)
 	})
 }
 
+// build builds a system of the map new on the deployer.
+func (w *identities) build(t *testing.T, n int) string {
+	t.Helper()
+	return strings.TrimSpace(w.sh(t, w.rig.Deployer, fmt.Sprintf(`cd %s && nix eval --raw --impure --expr '(builtins.head (builtins.getFlake (toString ./.)).new."%d").toplevel.drvPath' | xargs nix-store --realise`, rigworld.Flake, n)))
+}
+
 // ownCaches: what a cache that only the host reaches has is not sent from here, and
 // one that does not answer costs little and is said.
 func (w *identities) ownCaches(t *testing.T, push func(*testing.T, int, string, ...string) outcome) {
@@ -187,7 +214,7 @@ func (w *identities) ownCaches(t *testing.T, push func(*testing.T, int, string, 
 		t.Fatal(err)
 	}
 	defer relay.Close()
-	path := strings.TrimSpace(w.sh(t, d, "cd "+rigworld.Flake+" && nix eval --raw --impure --expr '(builtins.head (builtins.getFlake (toString ./.)).new.\"10\").toplevel.drvPath' | xargs nix-store --realise"))
+	path := w.build(t, 10)
 	var cache strings.Builder
 	if result, err := d.Run(t.Context(), rig.Cmd{Args: []string{"sh", "-c", "nix copy --to file:///root/cache " + path + " && tar -C /root/cache -c ."}, Stdout: &cache}); err != nil || result.Code != 0 {
 		t.Fatal(err, result.Stderr)

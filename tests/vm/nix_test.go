@@ -62,7 +62,7 @@ func (n nixOf) run(name string, args ...string) (string, error) {
 func (n nixOf) source(t *testing.T) (ref string, override []string) {
 	t.Helper()
 	dir := filepath.Join(n.store.Runner.Dir, "source")
-	for _, name := range []string{"flake.nix", "package.nix", "go.mod", "go.sum"} {
+	for _, name := range []string{"flake.nix", "package.nix", "go.mod", "go.sum", "CHANGELOG.md", "LICENSE", "README.md", "VERSION"} {
 		text, err := os.ReadFile(filepath.Join(root, name))
 		if err != nil {
 			t.Fatal(err)
@@ -74,7 +74,7 @@ func (n nixOf) source(t *testing.T) (ref string, override []string) {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{"cmd", "internal", "nix", "templates", "tests"} {
+	for _, name := range []string{"cmd", "docs", "internal", "nix", "templates", "tests"} {
 		if err := os.CopyFS(filepath.Join(dir, name), os.DirFS(filepath.Join(root, name))); err != nil {
 			t.Fatal(err)
 		}

@@ -20,6 +20,8 @@ import ./modules.nix
   optional = condition: value: if condition then [ value ] else [ ];
   getAttrFromPath = path: set: builtins.foldl' (found: name: found.${name}) set path;
   getExe = package: "${package}/bin/${package.meta.mainProgram}";
+  optionalString = condition: text: if condition then text else "";
+  licenses.mit.spdxId = "MIT";
   platforms = {
     linux = [
       "x86_64-linux"

@@ -94,6 +94,15 @@ let
     inherit lib system buildGoModule;
     buildGo126Module = buildGoModule;
 
+    # As where nothing is built for another platform.
+    stdenv = {
+      hostPlatform = { inherit system; };
+      buildPlatform = {
+        inherit system;
+        canExecute = platform: platform.system == system;
+      };
+    };
+
     callPackages =
       file: args:
       let
@@ -143,6 +152,7 @@ let
     "coreutils"
     "curl"
     "gopls"
+    "installShellFiles"
     "nix"
     "nixfmt-tree"
     "openssh"

@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/deploy-ssh/deploy-ssh/internal/flake"
+	"github.com/deploy-ssh/deploy-ssh/internal/history"
+	"github.com/deploy-ssh/deploy-ssh/internal/verdict"
+)
+
+// However a map is written, it is the same one; and no other is.
+func TestMapSum(t *testing.T) {
+	base := t.TempDir()
+	for _, dir := range []string{"fleet/hosts/db", "other"} {
+		if err := os.MkdirAll(filepath.Join(base, dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, flake := range []string{"fleet/flake.nix", "other/flake.nix"} {
+		if err := os.WriteFile(filepath.Join(base, flake), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("fleet", base+"/link"); err != nil {
+		t.Fatal(err)
+	}
+	sum := func(dir, ref string, nixArgs ...string) string {
+		return mapSum(Process{Dir: filepath.Join(base, dir)}, ref, nixArgs)
+	}
+	fleet := sum("fleet", ".#nodes")
+	for _, same := range []string{
+		sum("fleet", "./#nodes"), sum("fleet/hosts", ".#nodes"), sum("fleet/hosts/db", "../..#nodes"), sum("link", ".#nodes"), sum("other", "../fleet#nodes"),
+		sum("other", base+"/fleet#nodes"), sum("other", "path:"+base+"/link#nodes"), sum("other", "git+file://"+base+"/fleet#nodes"), sum("fleet", ".#nodes", "--refresh"), sum("fleet", "#nodes"),
+	} {
+		if same != fleet {
+			t.Errorf("%s, want %s", same, fleet)
+		}
+	}
+	all := map[string]bool{fleet: true}
+	others := []string{
+		sum("other", ".#nodes"), sum("fleet", ".#hosts"), sum("fleet", "github:me/fleet#nodes"), sum("fleet", ".?dir=sub#nodes"), sum("fleet", ""), sum("other", ""),
+		sum("fleet", "nodes", "-f", "fleet.nix"), sum("other", "nodes", "-f", "fleet.nix"), sum("fleet", "nodes", "--expr", "import ./x"),
+	}
+	for _, other := range others {
+		all[other] = true
+	}
+	if len(all) != len(others)+1 {
+		t.Errorf("%d sums for %d maps", len(all), len(others)+1)
+	}
+	if sum("fleet", "nodes", "-f", "x.nix") != sum("other", "nodes", "--file", "../fleet/x.nix") {
+		t.Error("one file has two sums")
+	}
+}
+
+func TestRetried(t *testing.T) {
+	lasts := []history.Last{
+		{Node: "good", Verdict: verdict.Switched, Good: true},
+		{Node: "cut"},
+		{Node: "failed", Verdict: verdict.Locked},
+		{Node: "other", Verdict: verdict.Unknown},
+		{Node: "gone", Verdict: verdict.Unreachable},
+	}
+	nodes := []flake.Node{{Name: "new", Selected: true}, {Name: "other"}, {Name: "failed", Selected: true}, {Name: "cut", Selected: true}, {Name: "good", Selected: true}}
+	left, notes := retried(lasts, nodes)
+	if diff := cmp.Diff([]string{"cut", "failed"}, left); diff != "" {
+		t.Errorf("left to do (-want +got):\n%s", diff)
+	}
+	want := "retrying cut (cut off), failed (locked)\nnot retried, since no longer in the map: gone (unreachable)"
+	if diff := cmp.Diff(want, strings.Join(notes, "\n")); diff != "" {
+		t.Errorf("notes (-want +got):\n%s", diff)
+	}
+	if left, notes := retried(lasts[:1], nodes); left != nil || notes != nil {
+		t.Errorf("where all went well: %q, %q", left, notes)
+	}
+}
+
+func TestEffect(t *testing.T) {
+	for _, tt := range []struct {
+		a, b string
+		same bool
+	}{
+		{"switch", "boot", true}, {"switch", "test", true}, {"", "switch", true},
+		{"switch", "dry-activate", false}, {"switch", "build", false}, {"push", "build", false}, {"push", "push", true},
+	} {
+		if got := effect(tt.a) == effect(tt.b); got != tt.same {
+			t.Errorf("%s and %s: %v, want %v", tt.a, tt.b, got, tt.same)
+		}
+	}
+}
+
+func TestReportDir(t *testing.T) {
+	for _, tt := range []struct {
+		env   []string
+		given string
+		want  string
+	}{
+		{[]string{"HOME=/home/me", "XDG_STATE_HOME=/state"}, "", "/state/deploy-ssh"},
+		{[]string{"HOME=/home/me", "XDG_STATE_HOME=relative"}, "", "/home/me/.local/state/deploy-ssh"},
+		{[]string{"HOME=/home/me"}, "", "/home/me/.local/state/deploy-ssh"},
+		{[]string{"HOME=/home/me"}, "reports", "/work/reports"},
+		{nil, "/reports", "/reports"},
+		{nil, "", ""},
+	} {
+		got, err := reportDir(Process{Env: tt.env, Dir: "/work"}, tt.given)
+		if got != tt.want || (err == nil) != (tt.want != "") {
+			t.Errorf("%q %q: %s, %v; want %s", tt.env, tt.given, got, err, tt.want)
+		}
+	}
+}

@@ -1,0 +1,4 @@
+terraform {
+  # The first with terraform_data.
+  required_version = ">= 1.4.0"
+}
