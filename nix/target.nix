@@ -121,7 +121,8 @@ in
       readOnly = true;
       description = ''
         The entry of this host in a node map: `nodes.web = self.nixosConfigurations.web.config.deploy-ssh.target.node`.
-        Reading it evaluates the host's configuration.
+        Reading it evaluates the host's configuration. It expects the host to have the name
+        that the configuration gives it, so it is for hosts that run this already.
       '';
     };
   };

@@ -65,7 +65,7 @@ func TestFirstDeploy(t *testing.T) {
 		}
 		out, err := r.Deployer.Run(ctx, rig.Cmd{
 			Args: []string{"/bin/sh", "-c", "cd $(cat /root/cwd) && " + block.text + " && pwd >/root/cwd"},
-			Env:  []string{"PATH=/root/.nix-profile/bin:/usr/bin:/bin", "GORACE=atexit_sleep_ms=0"},
+			Env:  []string{"PATH=/root/.nix-profile/bin:/usr/bin:/bin", rigworld.RaceEnv},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -156,7 +156,7 @@ func standInForGitHub(ctx context.Context, h *rig.Host) error {
 		}
 	}
 	for name, from := range map[string]string{
-		"deploy-ssh/flake.nix": "../../flake.nix", "deploy-ssh/package.nix": "../../package.nix",
+		"deploy-ssh/flake.nix": "../../flake.nix", "deploy-ssh/package.nix": "../../package.nix", "deploy-ssh/VERSION": "../../VERSION",
 		"nixpkgs/flake.nix": "testdata/github/nixpkgs.nix",
 	} {
 		text, err := os.ReadFile(from)

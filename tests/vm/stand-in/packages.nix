@@ -90,7 +90,6 @@ let
 
   pkgs = rec {
     inherit machine;
-    stdenv.hostPlatform = { inherit system; };
     inherit lib system buildGoModule;
     buildGo126Module = buildGoModule;
 

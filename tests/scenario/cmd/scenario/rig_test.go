@@ -146,7 +146,7 @@ func call(t *testing.T, r *rig.Rig, args string) rig.Result {
 	t.Helper()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Minute, fmt.Errorf("scenario %s did not end within 10 minutes", args))
 	defer cancel()
-	out, err := r.Deployer.Run(ctx, rig.Cmd{Args: append([]string{program}, strings.Fields(args)...), Dir: "/root"})
+	out, err := r.Deployer.Run(ctx, rig.Cmd{Args: append([]string{program}, strings.Fields(args)...), Dir: "/root", Env: []string{rigworld.RaceEnv}})
 	if err != nil {
 		t.Fatal(err)
 	}
