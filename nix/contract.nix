@@ -23,6 +23,8 @@
   exclude,
   # Names of nodes whose toplevel is given elsewhere and so never forced.
   elsewhere ? [ ],
+  # The map's `combined` is wanted, in place of any node's toplevel.
+  combined ? false,
 }:
 value:
 let
@@ -65,6 +67,7 @@ let
     "nodes"
     "defaults"
     "order"
+    "combined"
   ];
   mapResults = [
     "version"
@@ -379,13 +382,13 @@ let
       };
 
   forced =
-    entry:
+    wanted: v:
     let
-      result = readToplevel (if isConfiguration entry.node then entry.node else entry.node.toplevel);
+      result = readToplevel v;
       # tryEval catches throw and assert; abort and type errors it can't.
       attempt = tryEval (deepSeq result result);
     in
-    if toplevels == "none" || !selected entry || elem entry.name elsewhere || !hasToplevel entry then
+    if toplevels == "none" || !wanted then
       { }
     else if toplevels == "strict" then
       result
@@ -393,6 +396,17 @@ let
       attempt.value
     else
       { evalFailed = true; };
+  forcedOf =
+    entry:
+    forced (!combined && selected entry && !(elem entry.name elsewhere) && hasToplevel entry) (
+      if isConfiguration entry.node then entry.node else entry.node.toplevel
+    );
+  # Where all nodes go into one system, they need none of their own.
+  hasCombined = isMap && hasNodes && value ? combined;
+  needsNone = hasCombined && (combined || toplevels == "none");
+  # Not looked at unless it is asked for: it may not even be there to be looked at.
+  noCombined = !hasCombined || combined && toplevels != "none" && value.combined == null;
+  forcedCombined = if noCombined then { } else forced combined value.combined;
   hasToplevel = entry: isConfiguration entry.node || entry.node ? toplevel;
 
   # -- a node as the contract has it ---------------------------------------------
@@ -417,11 +431,11 @@ let
   finished = map (
     entry:
     let
-      evaluated = forced entry;
+      evaluated = forcedOf entry;
     in
     {
       problems =
-        (if hasToplevel entry then [ ] else [ (problem entry.path "the node has no `toplevel`; add its system: a derivation, a NixOS configuration, or a store path") ])
+        (if hasToplevel entry || needsNone then [ ] else [ (problem entry.path "the node has no `toplevel`; add its system: a derivation, a NixOS configuration, or a store path") ])
         ++ (if evaluated ? problem then [ (problem "${entry.path}.toplevel" evaluated.problem) ] else [ ])
         ++ (
           if isConfiguration entry.node then
@@ -456,10 +470,13 @@ in
     else
       fields defaultFields value.defaults;
   nodes = map (entry: entry.node) finished;
+  # null where there is none; empty where it was not asked for.
+  combined = if noCombined then null else removeAttrs forcedCombined [ "problem" ];
   problems =
     mapProblems
     ++ (if isMap then orderProblems else [ ])
     ++ concatMap (entry: entry.problems) entries
     ++ duplicates
-    ++ concatMap (entry: entry.problems) finished;
+    ++ concatMap (entry: entry.problems) finished
+    ++ (if forcedCombined ? problem then [ (problem "combined" forcedCombined.problem) ] else [ ]);
 }

@@ -75,6 +75,7 @@ let
     "nodes"
     "defaults"
     "order"
+    "combined"
   ];
 in
 {
@@ -127,6 +128,9 @@ in
   #                         its `name`, in deploy order
   #   defaults              shared settings: { ssh = { user, key, options }; elevate }
   #   order                 the node names in deploy order, when `nodes` is no list
+  #   combined              one system of all nodes, for --combined: a configuration, a
+  #                         derivation, a store path, or the name of a configuration,
+  #                         which is then no node
   #
   # A node without `toplevel` takes the configuration of its name. With a list,
   # just the nodes in it are deployed; else every configuration is a node.
@@ -189,9 +193,22 @@ in
               complete (nodePath node.name) node.name node
           ) (length v)
         else if isAttrs v && (v.type or null) != "derivation" then
-          mapAttrs (name: _: complete (nodePath name) name (v.${name} or { })) (configurations // v)
+          mapAttrs (name: _: complete (nodePath name) name (v.${name} or { })) (
+            (if combinedName == null then configurations else builtins.removeAttrs configurations [ combinedName ]) // v
+          )
         else
           refuse "nodes" (kind v) "an attribute set by node name, or a list of nodes" "Write nodes = { web.host = \"…\"; }";
+      # The name of a configuration; null where there is none.
+      combinedName =
+        let
+          v = given.combined or null;
+        in
+        if !isString v || builtins.substring 0 1 v == "/" then
+          null
+        else if hasAttr v configurations then
+          v
+        else
+          refuse "combined" (toJSON v) "a system, or the name of a configuration (there are: ${names (attrNames configurations)})" "Correct the name";
     in
     {
       inherit nodes;
@@ -201,5 +218,11 @@ in
         in
         if isAttrs v && (v.type or null) != "derivation" then withChecked "defaults" v else v;
     }
-    // (if given ? order then { inherit (given) order; } else { });
+    // (if given ? order then { inherit (given) order; } else { })
+    // (
+      if given ? combined then
+        { combined = if combinedName == null then given.combined else configurations.${combinedName}; }
+      else
+        { }
+    );
 }

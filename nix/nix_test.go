@@ -99,6 +99,41 @@ func TestMkNodesMakesNodeMaps(t *testing.T) {
 	}
 }
 
+// The system of all nodes is no node, where it is one of the configurations.
+func TestMkNodesCombined(t *testing.T) {
+	store := nixtest.New(t)
+	const configurations = `nixosConfigurations = { all = { options = { }; config.system.build.toplevel = system "all"; }; db = { options = { }; config.system.build.toplevel = abort "db"; }; };`
+	for _, test := range []struct{ name, arguments, want, err string }{
+		{"by its name", configurations + ` combined = "all";`, "db", ""},
+		{"a derivation", `nodes.db.host = "x"; nixosConfigurations.db = { options = { }; config = abort "db"; }; combined = system "all";`, "db", ""},
+		{"a configuration", configurations + ` nodes = [ { name = "db"; } ]; combined = { options = { }; config.system.build.toplevel = system "all"; };`, "db", ""},
+		{"no such name", configurations + ` combined = "al";`, "", `combined: found "al"; wanted a system, or the name of a configuration (there are: all, db)`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			out, err := eval(t, store, `contract { toplevels = "caught"; include = null; exclude = [ ]; combined = true; } (lib.mkNodes { `+test.arguments+` })`)
+			if test.err != "" || err != nil {
+				if err == nil || test.err == "" || !strings.Contains(err.Error(), test.err) {
+					t.Errorf("error %v, want %q", err, test.err)
+				}
+				return
+			}
+			if problems, err := schema.Check(schema.Contract, []byte(out)); err != nil || len(problems) > 0 {
+				t.Errorf("the contract is broken: %v %v", problems, err)
+			}
+			var doc struct {
+				Nodes    []struct{ Name, Toplevel string }
+				Combined struct{ Toplevel string }
+			}
+			if err := json.Unmarshal([]byte(out), &doc); err != nil {
+				t.Fatal(err)
+			}
+			if len(doc.Nodes) != 1 || doc.Nodes[0].Name != test.want || doc.Nodes[0].Toplevel != "" || !strings.HasSuffix(doc.Combined.Toplevel, "-all") {
+				t.Errorf("%s", out)
+			}
+		})
+	}
+}
+
 func TestMkNodesForcesNoSystem(t *testing.T) {
 	store := nixtest.New(t)
 	out, err := eval(t, store, `builtins.attrNames (lib.mkNodes {

@@ -91,12 +91,11 @@ let
     options = list option "Options of ssh_config, each a bare `Key=Value`. A list that is not empty replaces that of the layer below.";
   };
   shared = submodule { options = sharedFields; };
-  entry = submodule {
-    options = sharedFields // {
-      host = inherits host "Where to connect to, instead of the node's `host`.";
-      hostKey = inherits hostKey "Public key lines of the host, which must show one of them.";
-    };
+  entryFields = sharedFields // {
+    host = inherits host "Where to connect to, instead of the node's `host`.";
+    hostKey = inherits hostKey "Public key lines of the host, which must show one of them.";
   };
+  entry = submodule { options = entryFields; };
   expect = submodule {
     options = {
       machineId = inherits machineId "The host's machine id.";
@@ -147,13 +146,22 @@ let
       };
       defaults = part mapDefaults "Settings of all nodes that say nothing else.";
       order = inherits (listOf name) "Names in deploy order, when `nodes` is an attribute set.";
+      combined = inherits toplevel "One system of all nodes, which --combined deploys to the host of the first.";
     };
   };
+  # Where SSH settings stand alone, what makes the login user root is among them.
+  withElevate =
+    fields:
+    submodule {
+      options = fields // {
+        elevate = inherits elevate "How the login user becomes root.";
+      };
+    };
   environmentMap = submodule {
     options = {
-      defaults = part shared "SSH settings of all nodes.";
+      defaults = part (withElevate sharedFields) "SSH settings of all nodes.";
       nodes = mkOption {
-        type = attrsOf entry;
+        type = attrsOf (withElevate entryFields);
         default = { };
         description = "SSH settings by node name.";
       };

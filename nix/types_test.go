@@ -177,7 +177,7 @@ func TestEnvironmentMapType(t *testing.T) {
 	if err != nil || len(problems) > 0 {
 		t.Errorf("%s: %v %v", out, problems, err)
 	}
-	const want = `{"defaults":{"key":null,"options":["Port=1"],"user":null},"nodes":{"web":{"host":"h","hostKey":null,"key":null,"options":[],"user":null}}}`
+	const want = `{"defaults":{"elevate":null,"key":null,"options":["Port=1"],"user":null},"nodes":{"web":{"elevate":null,"host":"h","hostKey":null,"key":null,"options":[],"user":null}}}`
 	if diff := cmp.Diff(want, out); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}

@@ -5,6 +5,7 @@ locals {
   entry = { for field, value in {
     host    = var.host
     user    = var.user
+    elevate = var.elevate
     key     = var.key
     hostKey = var.host_key
     options = var.options

@@ -25,7 +25,13 @@ variable "host" {
 }
 
 variable "user" {
-  description = "Login user; else $DEPLOY_SSH_USER, else root. It must be root, for want of a way to say how another user becomes root without a flake."
+  description = "Login user; else $DEPLOY_SSH_USER, else root."
+  type        = string
+  default     = null
+}
+
+variable "elevate" {
+  description = "How a login user that isn't root becomes root: sudo or doas, which must need no password."
   type        = string
   default     = null
 }

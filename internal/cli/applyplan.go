@@ -3,8 +3,10 @@ package cli
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,13 +15,14 @@ import (
 	"github.com/deploy-ssh/deploy-ssh/internal/deploy"
 	"github.com/deploy-ssh/deploy-ssh/internal/flake"
 	"github.com/deploy-ssh/deploy-ssh/internal/planfile"
+	"github.com/deploy-ssh/deploy-ssh/internal/report"
 	"github.com/deploy-ssh/deploy-ssh/internal/settings"
 	"github.com/deploy-ssh/deploy-ssh/internal/ssh"
 	"github.com/deploy-ssh/deploy-ssh/internal/verdict"
 )
 
 // decided are the flags of apply that a plan has decided about.
-var decided = []string{"on", "exclude", "store-path", "retry-failed", "print-build-logs", "build-timeout", "build-on-target"}
+var decided = []string{"on", "exclude", "store-path", "retry-failed", "combined", "print-build-logs", "build-timeout", "build-on-target"}
 
 // refOrPlan takes one flake reference or, with --plan, none.
 func refOrPlan(cmd *cobra.Command, args []string) error {
@@ -65,6 +68,7 @@ func (f *applyFlags) applyPlan(ctx context.Context, p Process, nixArgs []string)
 	case f.impure && !plan.Source.Impure:
 		return usageError{fmt.Errorf("--impure: the plan %s was made without", f.planFile)}
 	}
+	f.combined = plan.Source.Combined
 	if err := whole(ctx, p, f.planFile, plan); err != nil {
 		return err
 	}
@@ -96,8 +100,25 @@ func (f *applyFlags) applyPlan(ctx context.Context, p Process, nixArgs []string)
 	fleet.Copier = f.copy.engine(p)
 	fleet.Copier.Runner, fleet.Copier.Options, fleet.Copier.NoCheck = p.local(), m.options, f.noCheck
 	fleet.Planned = sightings(plan)
-	results := fleet.Run(ctx, m.work.Nodes, unbuilt(plan))
+	failed := unbuilt(plan)
+	maps.Copy(failed, buildErrors)
+	results := fleet.Run(ctx, m.work.Nodes, failed)
+	defer sayStale(p, results)
 	return finish(ctx, p, out, results, began)
+}
+
+// sayStale names all hosts that were left alone, since one plan more is what they all
+// need.
+func sayStale(p Process, results []report.Result) {
+	var nodes []string
+	for _, r := range results {
+		if r.Verdict == verdict.Stale {
+			nodes = append(nodes, r.Node)
+		}
+	}
+	if len(nodes) > 0 {
+		say(p.Stderr, "%d of %d hosts moved since the plan was made and were left alone; plan again: %s", len(nodes), len(results), strings.Join(nodes, ", "))
+	}
 }
 
 // replan reads the map again, without its systems, and compares it with the plan's. No
@@ -123,7 +144,7 @@ func (f *applyFlags) replan(ctx context.Context, p Process, out *output, plan pl
 			again.storePaths = append(again.storePaths, n.Name+"="+n.Toplevel)
 		}
 	}
-	if !plan.Source.Whole && plan.Source.Ref != "" {
+	if !plan.Source.Whole && plan.Source.Ref != "" && !plan.Source.Combined {
 		again.on = names
 	}
 	m, err := again.load(ctx, p, out, flake.Request{Ref: plan.Source.Ref, Args: nixArgs, SettingsOnly: true})
@@ -134,7 +155,15 @@ func (f *applyFlags) replan(ctx context.Context, p Process, out *output, plan pl
 	if err != nil {
 		return m, err
 	}
-	changes := plan.Changes(planfile.Now{Nodes: m.work.Nodes, Others: m.work.LeftOut, ClientConfig: config})
+	now := planfile.Now{Others: m.work.LeftOut, ClientConfig: config}
+	for _, n := range m.work.Nodes {
+		if slices.Contains(names, n.Name) {
+			now.Nodes = append(now.Nodes, n)
+		} else {
+			now.Others = append(now.Others, n.Name)
+		}
+	}
+	changes := plan.Changes(now)
 	if len(changes) > 0 {
 		return m, fmt.Errorf("the map or the settings have changed since the plan %s was made; plan again:\n  %s", f.planFile, strings.Join(changes, "\n  "))
 	}

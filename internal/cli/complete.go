@@ -56,7 +56,9 @@ func (c completer) flag(f *pflag.Flag) cobra.CompletionFunc {
 		return fixed(goalWords()...)
 	case f.Name == "compress":
 		return fixed("zstd", "none")
-	case f.Name == "option", f.Value.Type() == "duration", f.Value.Type() == "int":
+	case f.Name == "strategy":
+		return fixed("serial\tone node after the other", "parallel\tseveral nodes at once", "lockstep\tphase by phase")
+	case f.Name == "option", f.Name == "max-failures", f.Value.Type() == "duration", f.Value.Type() == "int":
 		return cobra.NoFileCompletions
 	case strings.HasPrefix(value, "NAME="):
 		return c.assignments

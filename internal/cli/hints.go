@@ -98,7 +98,7 @@ func groupedFlags(flags *pflag.FlagSet) string {
 func FlagGroups(flags *pflag.FlagSet) (common, limits *pflag.FlagSet) {
 	common, limits = pflag.NewFlagSet("", pflag.ContinueOnError), pflag.NewFlagSet("", pflag.ContinueOnError)
 	flags.VisitAll(func(f *pflag.Flag) {
-		if strings.HasSuffix(f.Name, "-timeout") || slices.Contains([]string{"lock-attempts", "lock-interval", "settle"}, f.Name) {
+		if strings.HasSuffix(f.Name, "-timeout") || slices.Contains([]string{"lock-attempts", "lock-interval", "settle", "probe-age"}, f.Name) {
 			limits.AddFlag(f)
 		} else {
 			common.AddFlag(f)

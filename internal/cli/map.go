@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -29,6 +30,7 @@ type mapFlags struct {
 	clientConfig                        string
 	evalTimeout                         time.Duration
 	identities                          identityFlags
+	combined                            bool
 	// retry are the runs that tell which nodes are left to do; nil where all are to be done.
 	retry func() ([]history.Run, error)
 	// notes are what there is to say about the selection.
@@ -40,6 +42,7 @@ func (f *mapFlags) add(flags *pflag.FlagSet, jsonMeaning string) {
 	flags.BoolVar(&f.json, "json", false, jsonMeaning)
 	flags.StringArrayVar(&f.on, "on", nil, "only these nodes: `NAME,GLOB,@TAG`, as @a&@b what is both, - for names on standard input; may be repeated. The order stays the map's")
 	flags.StringArrayVar(&f.exclude, "exclude", nil, "all but these nodes: `NAME,GLOB,@TAG`, as for --on")
+	flags.BoolVar(&f.combined, "combined", false, "in place of the nodes, the map's one combined system of all of them, on the host of the first node")
 	flags.BoolVar(&f.noProgress, "no-progress", false, "leave out what Nix and the hosts print meanwhile")
 	flags.BoolVar(&f.impure, "impure", false, "let the evaluation read the deployer's environment (as nix)")
 	flags.BoolVar(&f.noEvalCache, "no-eval-cache", false, "evaluate even what an earlier run has evaluated, and keep nothing for later runs")
@@ -91,6 +94,18 @@ func (f *mapFlags) load(ctx context.Context, p Process, out *output, r flake.Req
 		return m, err
 	}
 	r.Options, r.Impure, r.ShowTrace = m.options, f.impure, f.showTrace
+	if r.Combined = f.combined; r.Combined {
+		switch {
+		case r.Include != nil || r.Exclude != nil:
+			return m, usageError{errors.New("--combined with a selection of nodes: one system of all of them goes to the host of the first")}
+		case len(systems) > 0:
+			return m, usageError{errors.New("--combined with --store-path: the one system is the map's")}
+		case r.Ref == "":
+			return m, usageError{errors.New("--combined without a flake reference: the environment's map has no system")}
+		case f.retry != nil:
+			return m, usageError{errors.New("--combined with --retry-failed: there is one host; run it again without")}
+		}
+	}
 	if f.retry != nil {
 		if err := f.narrow(ctx, p, out, env, &r, systems); err != nil {
 			return m, err

@@ -26,7 +26,7 @@ func newOutput(p Process, asJSON, noProgress, verbose bool) *output {
 	if asJSON {
 		return &output{handler: report.NewJSON(p.Stdout, noProgress)}
 	}
-	return &output{handler: &report.Text{Out: p.Stdout, Err: p.Stderr, Verbose: verbose, NoProgress: noProgress}}
+	return &output{handler: &report.Text{Out: p.Stdout, Err: p.Stderr, Verbose: verbose, NoProgress: noProgress, Width: widthOf(p.Stdout)}}
 }
 
 func (o *output) emit(r report.Record) {

@@ -93,7 +93,7 @@ func (f *planFlags) planFile(began time.Time, p Process, ref string, nixArgs []s
 	}
 	plan := planfile.Plan{
 		Program: Version, Created: began.UTC().Round(time.Second), ClientConfig: config,
-		Source: planfile.Source{Ref: ref, Dir: dir, Whole: len(m.work.LeftOut) == 0, NixArgs: len(nixArgs) > 0, Impure: f.impure},
+		Source: planfile.Source{Ref: ref, Dir: dir, Whole: len(m.work.LeftOut) == 0, NixArgs: len(nixArgs) > 0, Impure: f.impure, Combined: f.combined},
 	}
 	for i, n := range m.work.Nodes {
 		plan.Nodes = append(plan.Nodes, planfile.Node{Name: n.Name, Toplevel: n.Toplevel, Settings: planfile.SettingsOf(n), Planned: all[i]})

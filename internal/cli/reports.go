@@ -123,9 +123,14 @@ func effect(goal string) string {
 func when(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
 
 // mapSum is a sum of what names a node map: equal for the same flake and attribute,
-// however they are written. Nothing can be read out of it.
-func mapSum(p Process, ref string, nixArgs []string) string {
-	sum := sha256.Sum256([]byte(strings.Join(mapName(p, ref, nixArgs), "\x00")))
+// however they are written. Nothing can be read out of it. The system of all nodes is
+// another thing than the nodes' own ones.
+func mapSum(p Process, ref string, nixArgs []string, combined bool) string {
+	name := mapName(p, ref, nixArgs)
+	if combined {
+		name = append([]string{"combined"}, name...)
+	}
+	sum := sha256.Sum256([]byte(strings.Join(name, "\x00")))
 	return hex.EncodeToString(sum[:16])
 }
 

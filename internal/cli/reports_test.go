@@ -30,7 +30,7 @@ func TestMapSum(t *testing.T) {
 		t.Fatal(err)
 	}
 	sum := func(dir, ref string, nixArgs ...string) string {
-		return mapSum(Process{Dir: filepath.Join(base, dir)}, ref, nixArgs)
+		return mapSum(Process{Dir: filepath.Join(base, dir)}, ref, nixArgs, false)
 	}
 	fleet := sum("fleet", ".#nodes")
 	for _, same := range []string{
@@ -40,6 +40,9 @@ func TestMapSum(t *testing.T) {
 		if same != fleet {
 			t.Errorf("%s, want %s", same, fleet)
 		}
+	}
+	if mapSum(Process{Dir: filepath.Join(base, "fleet")}, ".#nodes", nil, true) == fleet {
+		t.Error("the system of all nodes has the sum of the nodes")
 	}
 	all := map[string]bool{fleet: true}
 	others := []string{

@@ -17,7 +17,7 @@ import (
 // statusFlags are the flags of status.
 type statusFlags struct {
 	mapFlags
-	noEval bool
+	noEval, verbose bool
 }
 
 func newStatus(p Process) *cobra.Command {
@@ -25,9 +25,13 @@ func newStatus(p Process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status FLAKE#NODES [flags] [-- NIX ARGS]",
 		Short: "Ask hosts what they run and boot, and how that differs from what is wanted; change nothing",
-		Long: `Asks each host what it runs, boots and has left to do, which units have failed, who
-holds the lock of its switch, and how earlier deploys ended. Exit code 0 when every
-host is as wanted, 5 when one drifts, 1 when one could not be asked.`,
+		Long: `Asks each host what it runs, boots and has left to do, whether a reboot is pending,
+which units have failed, who holds the lock of its switch, how earlier deploys ended,
+and which generations there are. What is told was seen now: nothing is remembered
+from an earlier time, so that a host that can't be reached has no status.
+
+Exit code 0 when every host is as wanted, 5 when one drifts, 1 when one could not be
+asked.`,
 		Args: refAndNixArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ref, nixArgs := source(args)
@@ -36,6 +40,7 @@ host is as wanted, 5 when one drifts, 1 when one could not be asked.`,
 	}
 	f.add(cmd.Flags(), "print each status as a JSON line")
 	f.addSystems(cmd.Flags())
+	cmd.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "tell of every node its systems and generations, not only of those that differ")
 	cmd.Flags().BoolVar(&f.noEval, "no-eval", false, "evaluate no system: tell what hosts are, not how they differ")
 	return cmd
 }
@@ -45,7 +50,7 @@ func (f *statusFlags) run(ctx context.Context, p Process, ref string, nixArgs []
 	if err := f.check(); err != nil {
 		return err
 	}
-	out := newOutput(p, f.json, f.noProgress, false)
+	out := newOutput(p, f.json, f.noProgress, f.verbose)
 	out.emit(report.Record{Run: &report.Run{Protocol: report.Protocol, Version: Version, Time: began, Source: or(ref, settings.KeyNodes)}})
 	m, err := f.ready(ctx, p, out, flake.Request{Ref: ref, Args: nixArgs, SettingsOnly: f.noEval})
 	if err != nil {

@@ -23,6 +23,7 @@ type switchFlags struct {
 	goal                            deploy.Goal
 	reboot, noCheck, acceptDegraded bool
 	confirm                         time.Duration
+	rollout                         rolloutFlags
 }
 
 func (f *switchFlags) add(flags *pflag.FlagSet) {
@@ -42,6 +43,8 @@ func (f *switchFlags) add(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.limits.Switch, "switch-timeout", 0, "run time limit of the activation (default: none; in a container "+deploy.ContainerSwitchLimit.String()+")")
 	flags.DurationVar(&f.limits.Finalize, "boot-timeout", f.limits.Finalize, "how long the making of the boot entry is waited for")
 	flags.DurationVar(&f.limits.Reboot, "reboot-timeout", f.limits.Reboot, "how long a host may take to answer again after a reboot")
+	flags.DurationVar(&f.limits.ProbeAge, "probe-age", f.limits.ProbeAge, "how old a look at a host may be when something is first written there")
+	f.rollout.add(flags)
 	flags.DurationVar(&f.limits.Reconnect, "reconnect-timeout", f.limits.Reconnect, "how long a connection lost during a switch is tried again")
 }
 
@@ -62,6 +65,7 @@ func (f *switchFlags) check() error {
 		{"reconnect-timeout", f.limits.Reconnect, false},
 		{"reboot-timeout", f.limits.Reboot, false},
 		{"confirm", f.confirm, true},
+		{"probe-age", f.limits.ProbeAge, false},
 	} {
 		if d.value < 0 || d.value == 0 && !d.zero {
 			return durationError(d.flag, d.value)
@@ -75,7 +79,7 @@ func (f *switchFlags) check() error {
 	case f.limits.LockAttempts < 1:
 		return usageError{fmt.Errorf("--lock-attempts %d: at least 1 is wanted", f.limits.LockAttempts)}
 	}
-	return nil
+	return f.rollout.check(f.goal)
 }
 
 func durationError(flag string, value time.Duration) error {
@@ -93,6 +97,7 @@ func (f *switchFlags) fleet(identities map[string]*ssh.Identity, out *output) *d
 		Confirm:        f.confirm,
 		NoCheck:        f.noCheck,
 		AcceptDegraded: f.acceptDegraded,
+		Rollout:        f.rollout.policy,
 		Emit:           out.emit,
 	}
 }
@@ -102,7 +107,7 @@ func (f *switchFlags) fleet(identities map[string]*ssh.Identity, out *output) *d
 func (f *switchFlags) begin(p Process, out *output, m *mapFlags, verb, ref, dir string, nixArgs []string, began time.Time) {
 	there := p
 	there.Dir = dir
-	f.reports.start(p, out, m, history.Head{Verb: verb, Map: mapSum(there, ref, nixArgs), Goal: string(f.goal), Time: began})
+	f.reports.start(p, out, m, history.Head{Verb: verb, Map: mapSum(there, ref, nixArgs, m.combined), Goal: string(f.goal), Time: began})
 	out.emit(report.Record{Run: &report.Run{Protocol: report.Protocol, Version: Version, Time: began, Source: or(ref, settings.KeyNodes)}})
 }
 
@@ -128,6 +133,7 @@ func summarize(results []report.Result, interrupted bool, took time.Duration) *r
 			s.Failed = append(s.Failed, r.Node)
 		}
 	}
+	s.FailedBy = report.Alike(results)
 	s.ExitCode = verdict.ExitCode(verdicts, interrupted)
 	return s
 }

@@ -20,16 +20,52 @@ import (
 // before a note says so. A logind that hangs takes 25 s or two minutes.
 const slowLogin = 10 * time.Second
 
-// machines remembers which node answered with which machine id.
-type machines struct{ nodes sync.Map }
+// machines remembers which node answered with which machine id. Hosts are looked at
+// side by side, so of two nodes that lead to one machine the earlier one of the list
+// has it, unless the other has begun already.
+type machines struct {
+	mu    sync.Mutex
+	taken map[string]string // by the nodes that go on there
+	first map[string]seat   // the first of the list among those that answered
+}
 
-// twin is the other node that answered with this machine id; empty when none did.
-func (m *machines) twin(id, node string) string {
-	other, _ := m.nodes.LoadOrStore(id, node)
-	if other == node {
-		return ""
+// seat is a node and its place in the list.
+type seat struct {
+	node  string
+	place int
+}
+
+// saw remembers that a node's host answered with this machine id.
+func (m *machines) saw(id, node string, place int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if first, ok := m.first[id]; !ok || place < first.place {
+		if m.first == nil {
+			m.first = map[string]seat{}
+		}
+		m.first[id] = seat{node, place}
 	}
-	return other.(string)
+}
+
+// twin is the other node that has the machine with this id; empty when none does, and
+// then this node has it from now on.
+func (m *machines) twin(id, node string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if other, ok := m.taken[id]; ok {
+		if other == node {
+			return ""
+		}
+		return other
+	}
+	if first, ok := m.first[id]; ok && first.node != node {
+		return first.node
+	}
+	if m.taken == nil {
+		m.taken = map[string]string{}
+	}
+	m.taken[id] = node
+	return ""
 }
 
 func (d *deployment) identity() *ssh.Identity { return d.fleet.Identities[d.node.Name] }
@@ -101,22 +137,30 @@ func (d *deployment) unreached(ctx context.Context, err error) step {
 	return end(verdict.Unreachable, err.Error())
 }
 
-// known wraps the probe: a host that turns out to be another one than meant ends
-// the deploy, whatever the probe made of it, before anything is written.
-func (d *deployment) known(probe func(context.Context) step) func(context.Context) step {
-	return func(ctx context.Context) step {
-		s := probe(ctx)
-		if d.before == nil {
-			return s
-		}
-		if why := d.stranger(); why != "" {
-			return end(verdict.WrongHost, why)
-		}
-		if why := d.moved(s); why != "" {
-			return end(verdict.Stale, why)
-		}
-		return d.slow(s)
+// met notes who answered, so that other nodes can be compared with it.
+func (d *deployment) met(p performed) performed {
+	if d.before != nil && d.host.MachineID != "" && wrongHost(d.host, d.node.Expect) == "" {
+		d.fleet.machines.saw(d.host.MachineID, d.node.Name, d.place.index)
 	}
+	return p
+}
+
+// known judges the host that a probe has seen: one that turns out to be another than
+// meant ends the deploy, whatever the probe made of it, before anything is written.
+func (d *deployment) known(p performed) performed {
+	if d.before == nil {
+		return p
+	}
+	if why := d.stranger(); why != "" {
+		p.step = end(verdict.WrongHost, why)
+		return p
+	}
+	if why := d.moved(p.step); why != "" {
+		p.step = end(verdict.Stale, why)
+		return p
+	}
+	p.step = d.slow(p.step)
+	return p
 }
 
 // stranger says why the host that answered is not the one that the node means; empty
@@ -178,5 +222,5 @@ func (d *deployment) emit(r report.Record) {
 			r.Result.Notes = append(r.Result.Notes[:len(r.Result.Notes):len(r.Result.Notes)], note)
 		}
 	}
-	d.fleet.Emit(r)
+	d.records.pass(d.fleet, r)
 }

@@ -129,6 +129,6 @@ func (d *deployment) identify(ctx context.Context, conn *ssh.Conn, root bool) st
 func (d *deployment) pieces(stream report.Stream) *report.Pieces {
 	return &report.Pieces{Piece: func(piece []byte, open bool) {
 		o := report.NewOutput(d.node.Name, stream, piece, open)
-		d.fleet.Emit(report.Record{Output: &o})
+		d.fleet.emit(report.Record{Output: &o})
 	}}
 }

@@ -58,11 +58,16 @@ func (*Goal) list() string {
 func (g Goal) activates() bool { return g == GoalTest || g == GoalSwitch }
 func (g Goal) boots() bool     { return g == GoalBoot || g == GoalSwitch }
 
-// phases are the steps of a goal, in order. Rebooting is one of goals that make
-// a boot entry.
-func (d *deployment) phases() []phase {
+// look are the phases that change nothing on the host.
+func (d *deployment) look() (connect, probe phase) {
+	return phase{report.Connect, d.connect}, phase{report.Probe, d.probe}
+}
+
+// work are the steps of a goal that follow the look, in order. Rebooting is one of
+// goals that make a boot entry.
+func (d *deployment) work() []phase {
 	goal := d.fleet.Goal
-	phases := []phase{{report.Connect, d.connect}, {report.Probe, d.known(d.probe)}, {report.Copy, d.copy}}
+	phases := []phase{{report.Copy, d.copy}}
 	if d.buildsThere() {
 		phases = append(phases, phase{report.Build, d.buildThere})
 	}

@@ -29,8 +29,19 @@ type deployment struct {
 	// host is what the probe saw.
 	host  facts.Host
 	notes []string // of good phases, for the result
+	// detail is what the last phase came to.
+	detail string
+	// seconds is how long all phases took.
+	seconds float64
 	// before and after are the host as first and last seen; nil while it was not.
 	before, after *verdict.Host
+
+	place turn
+	sight sight
+	// touched is whether anything may have been written on the host.
+	touched bool
+	// records are those of the node, held back until its turn.
+	records outlet
 }
 
 // phase is a step with its name.
@@ -51,40 +62,76 @@ func end(v verdict.Verdict, reason string) step {
 	return step{end: &verdict.Decision{Verdict: v, Reason: reason}}
 }
 
-// run is the body: activation first, boot entry last, and each verdict read
-// from the host.
-func (d *deployment) run(ctx context.Context) verdict.Decision {
-	defer func() {
-		if d.transport != nil {
-			d.transport.Close()
-		}
-	}()
-	detail := ""
-	for _, phase := range d.phases() {
-		began := time.Now()
-		s := phase.run(ctx)
-		record := &report.Phase{
-			Time: time.Now(), Node: d.node.Name, Name: phase.name, OK: true,
-			Seconds: time.Since(began).Seconds(), Detail: s.detail, Notes: s.notes, Copied: s.copied,
-		}
-		if s.end != nil {
-			record.OK = s.end.Verdict.Good()
-			if record.Detail == "" {
-				record.Detail = s.end.Reason
-			}
-		}
-		d.notes = append(d.notes, s.notes...)
-		detail = s.detail
-		d.emit(report.Record{Phase: record})
-		if s.end != nil {
-			s.end.Notes = append(d.notes, s.end.Notes...)
-			return *s.end
+// performed is a phase that has ended, and when.
+type performed struct {
+	step
+	name    report.PhaseName
+	at      time.Time
+	seconds float64
+}
+
+// measure runs a phase.
+func (p phase) measure(ctx context.Context) performed {
+	began := time.Now()
+	s := p.run(ctx)
+	return performed{step: s, name: p.name, at: time.Now(), seconds: time.Since(began).Seconds()}
+}
+
+// conclude makes the record of a phase. It returns what ends the deploy; nil when it goes on.
+func (d *deployment) conclude(p performed) *verdict.Decision {
+	record := &report.Phase{
+		Time: p.at, Node: d.node.Name, Name: p.name, OK: true,
+		Seconds: p.seconds, Detail: p.detail, Notes: p.notes, Copied: p.copied,
+	}
+	if p.end != nil {
+		record.OK = p.end.Verdict.Good()
+		if record.Detail == "" {
+			record.Detail = p.end.Reason
 		}
 	}
+	d.notes = append(d.notes, p.notes...)
+	d.detail = p.detail
+	d.seconds += p.seconds
+	d.emit(report.Record{Phase: record})
+	if p.end != nil {
+		p.end.Notes = append(d.notes, p.end.Notes...)
+	}
+	return p.end
+}
+
+func (d *deployment) perform(ctx context.Context, p phase) *verdict.Decision {
+	return d.conclude(p.measure(ctx))
+}
+
+// deploy is the body: activation first, boot entry last, and each verdict read
+// from the host. The look at the host may have been taken before.
+func (d *deployment) deploy(ctx context.Context) verdict.Decision {
+	end := d.meet(ctx)
+	for _, phase := range d.work() {
+		if end != nil {
+			return *end
+		}
+		end = d.advance(ctx, phase)
+	}
+	if end != nil {
+		return *end
+	}
+	return d.accomplished()
+}
+
+// accomplished is the end of a deploy whose phases have all gone well.
+func (d *deployment) accomplished() verdict.Decision {
 	if d.fleet.Goal == GoalSwitch || d.fleet.Reboot && d.fleet.Goal.boots() {
 		return verdict.Decision{Verdict: verdict.Switched, Notes: d.notes}
 	}
-	return verdict.Decision{Verdict: verdict.Staged, Reason: detail, Notes: d.notes}
+	return verdict.Decision{Verdict: verdict.Staged, Reason: d.detail, Notes: d.notes}
+}
+
+// close ends the connection.
+func (d *deployment) close() {
+	if d.transport != nil {
+		d.transport.Close()
+	}
 }
 
 // probe asks the host everything at once. A host that already is as wanted
@@ -145,10 +192,15 @@ func (d *deployment) unfit() string {
 
 // observe runs the one script that reads a host.
 func (d *deployment) observe(ctx context.Context) (facts.Host, error) {
+	return d.ask(ctx, d.question())
+}
+
+// ask runs a script that ends in an observation.
+func (d *deployment) ask(ctx context.Context, question string) (facts.Host, error) {
 	var out bytes.Buffer
 	err := d.transport.Run(ctx, ssh.Script{
 		Doing:  "reading the host's state",
-		Text:   d.question(),
+		Text:   question,
 		Output: &out,
 	})
 	if err != nil {
@@ -252,7 +304,7 @@ func (d *deployment) lines(phase report.PhaseName, fromHost bool) *report.Lines 
 }
 
 func (d *deployment) progress(phase report.PhaseName, text string, fromHost bool) {
-	d.fleet.Emit(report.Record{Progress: &report.Progress{
+	d.records.pass(d.fleet, report.Record{Progress: &report.Progress{
 		Time: time.Now(), Node: d.node.Name, Phase: phase, Text: text, FromHost: fromHost,
 	}})
 }

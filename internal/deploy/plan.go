@@ -93,8 +93,9 @@ func (d *deployment) plan(ctx context.Context, p *report.Planned, options PlanOp
 	if !p.Built && options.NotBuilt {
 		connect = d.reach
 	}
+	known := func(ctx context.Context) step { return d.known(phase{report.Probe, d.probe}.measure(ctx)).step }
 	var s step
-	for _, phase := range []func(context.Context) step{connect, d.known(d.probe)} {
+	for _, phase := range []func(context.Context) step{connect, known} {
 		s = phase(ctx)
 		p.Warnings = append(p.Warnings, s.notes...)
 		if s.end != nil {

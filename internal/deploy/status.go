@@ -34,7 +34,7 @@ func (f *Fleet) Status(ctx context.Context, nodes []plan.Node) []report.Status {
 
 func (f *Fleet) status(ctx context.Context, node plan.Node) report.Status {
 	began := time.Now()
-	s := report.Status{Node: node.Name, Wanted: node.Toplevel, Drift: []string{}, FailedUnits: []string{}, Lists: []string{}, NeedsReboot: []string{}, Runs: []string{}}
+	s := report.Status{Node: node.Name, Wanted: node.Toplevel, Drift: []string{}, FailedUnits: []string{}, Lists: []string{}, NeedsReboot: []string{}, Runs: []string{}, Generations: []report.Generation{}}
 	d := &deployment{fleet: f, node: node}
 	if id := d.identity(); id == nil {
 		s.Verdict, s.Reason = verdict.EvalFailed, node.EvalError
@@ -44,8 +44,7 @@ func (f *Fleet) status(ctx context.Context, node plan.Node) report.Status {
 	} else {
 		d.transport = sshTransport{Conn: conn}
 		defer d.transport.Close()
-		// Without a wanted system the running one is looked at, for reboots that it needs.
-		host, err := d.observe(ctx)
+		host, err := d.ask(ctx, facts.ObserveAll(d.node.Toplevel))
 		if err != nil {
 			failed := d.unreached(ctx, err).end
 			s.Verdict, s.Reason = failed.Verdict, failed.Reason
@@ -65,13 +64,21 @@ func describe(s *report.Status, h facts.Host) {
 	s.Booted, s.Container, s.LockHolder = h.Booted, h.Container, h.LockHolder
 	s.FailedUnits = append(s.FailedUnits, h.FailedUnits...)
 	s.Lists = append(s.Lists, h.Lists...)
-	s.NeedsReboot = append(s.NeedsReboot, h.NeedsReboot...)
+	s.Label = h.Label
+	if h.Container == "" {
+		s.NeedsReboot = append(s.NeedsReboot, h.RebootPending...)
+	}
+	for _, g := range h.Past {
+		s.Generations = append(s.Generations, report.Generation{Number: g.Number, Time: g.Made, System: g.System, Label: g.Label})
+	}
 	for _, r := range h.Records {
 		how := map[string]string{"running": "is running", "cut": "was cut off"}[r.State]
 		if r.State == "ended" {
 			how = "ended with " + r.ExitStatus
 		}
 		s.Runs = append(s.Runs, fmt.Sprintf("%s %s: %s", r.ID, r.Name, how))
+		// Their names begin with the time, so the last one of the list is the last run.
+		s.LastRun = &report.HostRun{ID: r.ID, Name: r.Name, State: r.State, ExitStatus: r.ExitStatus, System: r.Toplevel}
 	}
 	if h.UnitsUnread != "" {
 		s.FailedUnits = append(s.FailedUnits, "(not to be read: "+h.UnitsUnread+")")

@@ -141,7 +141,9 @@ func nodeMap() string {
 	section("ssh of a node", "entry", "")
 	section("ssh of defaults", "shared", "A pinned host key is a node's own, so it can't be shared.")
 	section("expect", "expect", "Nothing is written to a host that is another one, and its verdict is `wrong-host`.")
-	section("Environment map", "environment", "The value of `DEPLOY_SSH_NODES`, as JSON: the fields of `ssh` without `ssh` around them.")
+	section("Environment map", "environment", "The value of `DEPLOY_SSH_NODES`, as JSON: the fields of `ssh` without `ssh` around them, and `elevate`.")
+	section("Environment defaults", "environmentDefaults", "")
+	section("Environment entry", "environmentEntry", "")
 
 	b.WriteString("\n## Values\n")
 	for _, name := range names {
@@ -163,6 +165,7 @@ func nodeMap() string {
 // places are the sections of the entries that are objects.
 var places = map[string]string{
 	"entry": "ssh-of-a-node", "shared": "ssh-of-defaults", "expect": "expect", "node": "a-node", "environment": "environment-map",
+	"environmentDefaults": "environment-defaults", "environmentEntry": "environment-entry",
 }
 
 func fieldTable(defs map[string]shape, fields object) string {

@@ -99,11 +99,17 @@ type Host struct {
 	BaselineOf, BaselineOver string
 	// Tools leads from a tool's name to its path on the host.
 	Tools map[string]string
+	// Label is the running system's nixos-version, RebootPending the parts of it that
+	// only a reboot brings to run, and Past the generations of the system profile, the
+	// oldest first. Only [ObserveAll] asks for these.
+	Label         string
+	RebootPending []string
+	Past          []Generation
 }
 
 // repeated are the names of which an observation can have several lines. Every
 // other one is said once; a second one would be somebody else's word.
-var repeated = map[string]bool{"list": true, "failed": true, "needs-reboot": true, "run": true, "baseline-failed": true}
+var repeated = map[string]bool{"list": true, "failed": true, "needs-reboot": true, "run": true, "baseline-failed": true, "past": true, "reboot-pending": true}
 
 // Parse reads the output of observe. An answer that is cut short is an error:
 // what a half answer leaves out must not pass for "absent".
@@ -195,6 +201,18 @@ func Parse(output []byte) (Host, error) {
 			h.BaselineOf, h.BaselineOver, _ = strings.Cut(value, " ")
 		case "baseline-failed":
 			h.FailedBefore = append(h.FailedBefore, value)
+		case "label":
+			h.Label = value
+		case "reboot-pending":
+			h.RebootPending = append(h.RebootPending, value)
+		case "past":
+			past, err := parseGeneration(value)
+			if err != nil {
+				return Host{}, fmt.Errorf("reading the host's answer: %w", err)
+			}
+			h.Past = append(h.Past, past)
+		case "history":
+			// It follows an observation that is whole.
 		case "observed":
 			complete = true
 		default:

@@ -34,6 +34,48 @@ func TestObserveHere(t *testing.T) {
 	}
 }
 
+// So does the one that asks for the past as well.
+func TestObserveAllHere(t *testing.T) {
+	out, err := exec.Command("/bin/sh", "-c", ObserveAll(wanted)).Output()
+	if err != nil {
+		t.Fatalf("observe: %v\n%s", err, out)
+	}
+	if _, err := Parse(out); err != nil || !strings.Contains(string(out), "\nhistory yes\n") {
+		t.Fatalf("Parse: %v\n%s", err, out)
+	}
+}
+
+func TestParseHistory(t *testing.T) {
+	h, err := Parse([]byte("observed yes\nlabel 26.05\npast 3 1764500000 " + wanted + " 26.05 (a b)\npast 4 1764500001 " + wanted + " \nreboot-pending kernel\nhistory yes\n"))
+	want := []Generation{
+		{3, time.Unix(1764500000, 0).UTC(), wanted, "26.05 (a b)"},
+		{4, time.Unix(1764500001, 0).UTC(), wanted, ""},
+	}
+	if diff := cmp.Diff(want, h.Past); err != nil || diff != "" || h.Label != "26.05" || len(h.RebootPending) != 1 {
+		t.Errorf("%v, label %q, reboot for %q, past (-want +got):\n%s", err, h.Label, h.RebootPending, diff)
+	}
+	for _, bad := range []string{"past x 1 /a b", "past 1 x /a b", "past 1 1 /a", "past -1 1 /a b"} {
+		if _, err := Parse([]byte(bad + "\nobserved yes\n")); err == nil || !strings.Contains(err.Error(), "generation") {
+			t.Errorf("%q: error %v", bad, err)
+		}
+	}
+}
+
+// The files of a toplevel end without a newline.
+func TestFirstLine(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"open": "systemd 2", "closed": "b\nc\n", "empty": ""} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	script := Functions + "cd '" + dir + "'\nfirst_line open open; first_line closed closed; first_line empty empty; first_line none none; true"
+	out, err := exec.Command("/bin/sh", "-c", script).CombinedOutput()
+	if got := string(out); err != nil || got != "open systemd 2\nclosed b\n" {
+		t.Errorf("%v, %q", err, got)
+	}
+}
+
 func TestBootEntry(t *testing.T) {
 	for _, tt := range []struct {
 		name  string

@@ -9,7 +9,12 @@ say() {
     printf '%s %s\n' "$1" "$2"
 }
 
-first_line() { [ -r "$1" ] && IFS= read -r line <"$1" && [ -n "$line" ] && say "$2" "$line"; }
+# Files of a toplevel have no newline at their end, at which read fails although it has read.
+first_line() {
+    [ -r "$1" ] || return 1
+    IFS= read -r line <"$1" || :
+    [ -n "$line" ] && say "$2" "$line"
+}
 
 leads_to() { target=$(readlink -f "$1" 2>/dev/null) && [ -e "$target" ] && say "$2" "$target"; }
 

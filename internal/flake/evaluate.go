@@ -113,11 +113,19 @@ func (s *session) evaluate(ctx context.Context, r Request) (Map, error) {
 		for i := range doc.Nodes {
 			doc.Nodes[i].EvalFailed = doc.Nodes[i].Selected
 		}
+		if doc.Combined != nil {
+			doc.Combined.EvalFailed = true
+		}
 	}
 	if err != nil {
 		return Map{}, s.explain(ctx, r, err)
 	}
-	m := Map{Ref: r.Ref, Ordered: doc.Ordered, Defaults: doc.Defaults.SSH, Elevate: doc.Defaults.Elevate}
+	if r.Combined {
+		if err := doc.combine(r.Ref); err != nil {
+			return Map{}, err
+		}
+	}
+	m := Map{Ref: r.Ref, Ordered: doc.Ordered, Defaults: doc.Defaults.SSH, Elevate: doc.Defaults.Elevate, Combined: r.Combined}
 	bad := &MapError{Ref: r.Ref}
 	selected := false
 	for _, n := range doc.Nodes {
@@ -145,8 +153,13 @@ func (s *session) evaluate(ctx context.Context, r Request) (Map, error) {
 
 // alone evaluates one node so that Nix says what is wrong with it.
 func (s *session) alone(ctx context.Context, r Request, node Node) (Node, error) {
-	r.Include, r.Exclude = []Selector{exactly(node.Name)}, nil
+	if !r.Combined {
+		r.Include, r.Exclude = []Selector{exactly(node.Name)}, nil
+	}
 	doc, err := s.ask(ctx, r, forceStrict)
+	if err == nil && r.Combined {
+		err = doc.combine(r.Ref)
+	}
 	var failed *child.Error
 	if errors.As(err, &failed) && failed.Cause == nil {
 		node.EvalError = words(failed)
@@ -170,7 +183,7 @@ const maxArgument = 128<<10 - 1
 // ask runs Nix once and returns what it answered, checked.
 // The error is a [*MapError]; its cause is a [*child.Error] when Nix failed.
 func (s *session) ask(ctx context.Context, r Request, toplevels string) (document, error) {
-	text := expression(toplevels, r.Include, r.Exclude, r.Given)
+	text := expression(toplevels, r)
 	if len(text) > maxArgument {
 		return document{}, &MapError{Ref: r.Ref, Cause: fmt.Errorf(
 			"the selection of %d names and patterns is too long for Nix's command line; select with a glob or a tag", len(r.Include)+len(r.Exclude))}
@@ -241,7 +254,9 @@ type document struct {
 		SSH     settings.SSH
 		Elevate string
 	}
-	Nodes    []documentNode
+	Nodes []documentNode
+	// Combined is nil where the map has none.
+	Combined *documentSystem
 	Problems []struct{ Path, Text string }
 	// Unmatched are the selectors that match no node.
 	Unmatched []string
@@ -256,10 +271,26 @@ type documentNode struct {
 	Expect      Expect
 	IgnoreUnits []string
 	Selected    bool
-	Toplevel    string
-	DrvPath     string
-	System      string
-	EvalFailed  bool
+	documentSystem
+}
+
+type documentSystem struct {
+	Toplevel   string
+	DrvPath    string
+	System     string
+	EvalFailed bool
+}
+
+// combine gives the first node the combined system, and leaves out the others.
+func (d *document) combine(ref string) error {
+	if d.Combined == nil {
+		return &MapError{Ref: ref, Problems: []settings.Problem{{Source: ref, Text: "the map has no `combined`, the one system of all nodes; add it beside `nodes`: a derivation, a NixOS configuration, or a store path"}}}
+	}
+	for i := range d.Nodes {
+		d.Nodes[i].Selected, d.Nodes[i].documentSystem = i == 0, documentSystem{}
+	}
+	d.Nodes[0].documentSystem = *d.Combined
+	return nil
 }
 
 func (n documentNode) node() Node {

@@ -15,17 +15,17 @@ const (
 )
 
 // expression is the text for --apply.
-func expression(toplevels string, include, exclude []Selector, given []string) string {
+func expression(toplevels string, r Request) string {
 	included := "null"
-	if include != nil {
-		included = nixSelectors(include)
+	if r.Include != nil {
+		included = nixSelectors(r.Include)
 	}
 	var names strings.Builder
-	for _, name := range given {
+	for _, name := range r.Given {
 		names.WriteString(nixString(name) + " ")
 	}
-	return fmt.Sprintf("(%s) {\n  toplevels = %s;\n  include = %s;\n  exclude = %s;\n  elsewhere = [ %s];\n}",
-		nix.Contract, nixString(toplevels), included, nixSelectors(exclude), names.String())
+	return fmt.Sprintf("(%s) {\n  toplevels = %s;\n  include = %s;\n  exclude = %s;\n  elsewhere = [ %s];\n  combined = %t;\n}",
+		nix.Contract, nixString(toplevels), included, nixSelectors(r.Exclude), names.String(), r.Combined)
 }
 
 func nixSelectors(selectors []Selector) string {

@@ -50,7 +50,7 @@ func TestEvaluateCommandLine(t *testing.T) {
 	want := []string{
 		"eval", "--json", "--extra-experimental-features", "nix-command flakes",
 		"--impure", "--show-trace", "--option", "cores", "1",
-		"--apply", expression(forceCaught, nil, nil, nil), ".#nodes", "--override-input", "a", "b",
+		"--apply", expression(forceCaught, Request{}), ".#nodes", "--override-input", "a", "b",
 	}
 	if diff := cmp.Diff(want, run.calls[0].Args); diff != "" {
 		t.Errorf("-want +got\n%s", diff)

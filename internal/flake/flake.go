@@ -35,6 +35,9 @@ type Request struct {
 	// Given are names of nodes whose systems are not evaluated, because the caller
 	// has them from elsewhere.
 	Given []string
+	// Combined asks for the map's combined system: the first node is selected with that
+	// for its toplevel, and no other. There must be no Include, Exclude or Given.
+	Combined bool
 	// SettingsOnly leaves all systems alone: no node has a toplevel or an
 	// EvalError then. It is for what looks at settings, and quick.
 	SettingsOnly bool
@@ -61,6 +64,8 @@ type Map struct {
 	Elevate string
 	// Nodes are all nodes, selected or not, in order. Their names are unique.
 	Nodes []Node
+	// Combined says that the selected node's toplevel is the system of all nodes.
+	Combined bool
 	// Evaluation tells how the map came about.
 	Evaluation Evaluation
 }

@@ -68,6 +68,53 @@ func brief(m Map) string {
 	return strings.Join(words, " ")
 }
 
+// One system of all nodes goes to the first of them, and no other is looked at.
+func TestEvaluateCombined(t *testing.T) {
+	store := nixtest.New(t)
+	const nodes = `nodes = [ { name = "web"; toplevel = abort "web"; } { name = "db"; host = "db.example"; } ]; `
+	for _, test := range []struct {
+		name, value  string
+		settingsOnly bool
+		want, fails  string
+	}{
+		{name: "a derivation", value: nodes + `combined = system "all" {};`, want: "web db:left-out"},
+		{name: "a configuration", value: nodes + `combined = { options = {}; config.system.build.toplevel = system "all" {}; };`, want: "web db:left-out"},
+		{name: "by name", value: `nodes = { web.toplevel = abort ""; db = {}; }; combined = system "all" {};`, want: "db web:left-out by name"},
+		{name: "settings only", value: nodes + `combined = abort "all";`, settingsOnly: true, want: "web:nothing db:left-out"},
+		{name: "throw", value: nodes + `combined = throw "no system";`, want: "web:failed db:left-out", fails: "no system"},
+		{name: "abort", value: nodes + `combined = abort "no system";`, want: "web:failed db:left-out", fails: "no system"},
+		{name: "none", value: `nodes = [ { name = "web"; toplevel = abort "web"; } ];`, fails: "has no `combined`"},
+		{name: "null", value: nodes + `combined = null;`, fails: "has no `combined`"},
+		{name: "no system", value: nodes + `combined = 1;`, fails: "combined: found a number; wanted a system"},
+		{name: "no map for it", value: `web.toplevel = system "w" {};`, fails: "has no `combined`"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			m, err := evaluate(t, store, `{ nodes = { `+test.value+` }; }`, "nodes", func(r *Request) { r.Combined, r.SettingsOnly = true, test.settingsOnly })
+			said := fmt.Sprint(err)
+			if err == nil {
+				said = m.Nodes[0].EvalError
+				if got := brief(m); got != test.want || !m.Combined {
+					t.Errorf("got %q, want %q", got, test.want)
+				}
+			}
+			if (err == nil) != (test.want != "") || !strings.Contains(said, test.fails) {
+				t.Errorf("error %v, want %q", said, test.fails)
+			}
+			if test.fails == "" && !test.settingsOnly && !strings.HasSuffix(m.Nodes[0].Toplevel, "-all") {
+				t.Errorf("the toplevel is %q", m.Nodes[0].Toplevel)
+			}
+		})
+	}
+	// Nobody looks at it who was not asked to.
+	m, err := evaluate(t, store, `{ nodes = { nodes = { web.toplevel = system "w" {}; }; combined = abort "all"; }; }`, "nodes", nil)
+	if err != nil || brief(m) != "web by name" {
+		t.Errorf("not asked for: %q, %v", brief(m), err)
+	}
+	if _, err := evaluate(t, store, `{ nodes = { nodes = { web = {}; }; combined = system "all" {}; }; }`, "nodes", nil); err == nil || !strings.Contains(err.Error(), "the node has no `toplevel`") {
+		t.Errorf("a node without a system of its own: %v", err)
+	}
+}
+
 func TestEvaluateForms(t *testing.T) {
 	store := nixtest.New(t)
 	const path = `"${builtins.storeDir}/zg1m98az4qa8h81bjz425pvrbnhw7613-nixos-system-web-25.05"`

@@ -87,7 +87,7 @@ func TestManyNamesAreShort(t *testing.T) {
 	for range 5000 {
 		names = append(names, exactly("a-name-of-17-char"))
 	}
-	if text := expression(forceCaught, names, nil, nil); len(text) > maxArgument {
+	if text := expression(forceCaught, Request{Include: names}); len(text) > maxArgument {
 		t.Errorf("5000 names make %d bytes", len(text))
 	}
 }

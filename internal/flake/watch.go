@@ -40,9 +40,15 @@ func lookAt(ctx context.Context, trees []string) ([sha256.Size]byte, error) {
 			if count%1000 == 0 && ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			// Git's objects are named by their content; they come, and never change.
-			if entry.IsDir() && entry.Name() == "objects" && slices.Contains(strings.Split(filepath.Dir(path), "/"), ".git") {
-				return fs.SkipDir
+			// In Git's own folders, files come and go by which Git locks others. What
+			// counts there is files that stay, but for objects: those never change.
+			if inGit := slices.Contains(strings.Split(path, "/"), ".git"); inGit {
+				switch {
+				case entry.IsDir() && entry.Name() == "objects":
+					return fs.SkipDir
+				case entry.IsDir() || strings.HasSuffix(path, ".lock"):
+					return nil
+				}
 			}
 			var status unix.Stat_t
 			if err := unix.Lstat(path, &status); err != nil {

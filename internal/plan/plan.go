@@ -3,6 +3,8 @@
 package plan
 
 import (
+	"fmt"
+
 	"github.com/deploy-ssh/deploy-ssh/internal/flake"
 	"github.com/deploy-ssh/deploy-ssh/internal/settings"
 )
@@ -35,6 +37,8 @@ type Node struct {
 	IgnoreUnits []string
 	// EvalError is why the node doesn't evaluate; there is nothing to deploy then.
 	EvalError string
+	// Combined says that the toplevel is the one system of all nodes of the map.
+	Combined bool
 }
 
 // Make plans the deployment of the selected nodes. The settings of all nodes
@@ -61,13 +65,28 @@ func Make(m flake.Map, env settings.Environment) (Plan, error) {
 			Name: n.Name, Tags: n.Tags,
 			Toplevel: n.Toplevel, DrvPath: n.DrvPath, System: n.System,
 			SSH: resolved[i], EvalError: n.EvalError,
-			Elevate: layers.Elevation(layers.Nodes[i]), Expect: n.Expect, IgnoreUnits: n.IgnoreUnits,
+			Elevate: layers.Elevation(layers.Nodes[i], env), Expect: n.Expect, IgnoreUnits: n.IgnoreUnits,
+			Combined: m.Combined,
 		})
+	}
+	if m.Combined {
+		p.Notes = append(p.Notes, combination(m, p.Nodes[0].Name))
 	}
 	if !m.Ordered && len(p.Nodes) > 1 {
 		p.Notes = append(p.Notes, m.Ref+" is an attribute set without `order`: the nodes go by name")
 	}
 	return p, nil
+}
+
+// combination says where the combined system goes, and why there.
+func combination(m flake.Map, first string) string {
+	switch {
+	case len(m.Nodes) == 1:
+		return "combined: one system of all nodes goes to " + first
+	case m.Ordered:
+		return fmt.Sprintf("combined: one system of all %d nodes goes to %s, the first", len(m.Nodes), first)
+	}
+	return fmt.Sprintf("combined: one system of all %d nodes goes to %s, the first by name, since %s is an attribute set without `order`", len(m.Nodes), first, m.Ref)
 }
 
 // Ignores tells whether the failure of a unit doesn't count.

@@ -84,3 +84,27 @@ func TestMakeRefusesUnitsThatTheSchemaCannot(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestMakeSaysWhereTheCombinedSystemGoes(t *testing.T) {
+	node := func(name string, selected bool) flake.Node {
+		return flake.Node{Name: name, Selected: selected, Toplevel: "t"}
+	}
+	for _, tt := range []struct {
+		name    string
+		ordered bool
+		nodes   []flake.Node
+		want    string
+	}{
+		{"one node", true, []flake.Node{node("a", true)}, "to a"},
+		{"a list", true, []flake.Node{node("b", true), node("a", false)}, "of all 2 nodes goes to b, the first"},
+		{"by name", false, []flake.Node{node("a", true), node("b", false)}, "goes to a, the first by name, since .#nodes"},
+	} {
+		p, err := Make(flake.Map{Ref: ".#nodes", Ordered: tt.ordered, Combined: true, Nodes: tt.nodes}, settings.Environment{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(p.Nodes) != 1 || !p.Nodes[0].Combined || len(p.Notes) != 1 || !strings.Contains(p.Notes[0], tt.want) {
+			t.Errorf("%s: %+v", tt.name, p)
+		}
+	}
+}

@@ -58,7 +58,9 @@ type Source struct {
 	// Whole is whether the plan is of all nodes of the map.
 	Whole   bool `json:"whole"`
 	NixArgs bool `json:"nixArgs"`
-	Impure  bool `json:"impure"`
+	// Combined is whether it is of the one system of all nodes.
+	Combined bool `json:"combined,omitempty"`
+	Impure   bool `json:"impure"`
 }
 
 // Node is one node of a plan.

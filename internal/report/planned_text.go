@@ -64,18 +64,33 @@ type page struct {
 }
 
 // labelWidth is the column in which what a line is about stands.
-const labelWidth = 10
+const labelWidth = 12
+
+// indent stands in front of the later lines of a text under a label.
+var indent = strings.Repeat(" ", 2+labelWidth)
 
 // line writes a text under a label, its later lines below the first.
 func (p *page) line(label, format string, args ...any) {
-	text := Printable(fmt.Sprintf(format, args...))
-	indent := strings.Repeat(" ", 2+labelWidth)
-	wrapped := wrap(text, p.width-len(indent), indent)
-	fmt.Fprintf(&p.b, "  %-*s%s\n", labelWidth, label, wrapped)
+	p.labelled(label, wrap(Printable(fmt.Sprintf(format, args...)), p.width-len(indent), indent))
+}
+
+// items writes a list under a label; no item is broken that fits a line.
+func (p *page) items(label string, items []string) {
+	for i := range items {
+		items[i] = Printable(items[i])
+		if i < len(items)-1 {
+			items[i] += ","
+		}
+	}
+	p.labelled(label, fill(items, p.width-len(indent), indent))
+}
+
+func (p *page) labelled(label, text string) {
+	fmt.Fprintf(&p.b, "  %-*s%s\n", labelWidth, label, text)
 }
 
 func (p *page) title(n Planned, what string) {
-	p.b.WriteString(wrap(fmt.Sprintf("%s: %s on %s", n.Node, what, login(n.User, n.Host)), p.width-2, "  ") + "\n")
+	p.b.WriteString(wrap(fmt.Sprintf("%s (%s): %s", n.Node, login(n.User, n.Host), what), p.width-2, "  ") + "\n")
 }
 
 // changing shows a node that an apply would change.
@@ -168,7 +183,7 @@ func (p *page) packages(label string, list []packages.Change) {
 		}
 		words = append(words, packageWords(c))
 	}
-	p.line(label, "%s", strings.Join(words, ", "))
+	p.items(label, words)
 }
 
 func (p *page) units(n Planned) {
@@ -185,7 +200,7 @@ func (p *page) units(n Planned) {
 		names []string
 	}{{"stop", u.Stop}, {"restart", u.Restart}, {"reload", u.Reload}, {"start", u.Start}, {"keep, though changed,", u.Kept}} {
 		if len(kind.names) > 0 {
-			p.line("units", "would %s %s", kind.word, strings.Join(kind.names, ", "))
+			p.items("units", append([]string{"would " + kind.word + " " + kind.names[0]}, kind.names[1:]...))
 			none = false
 		}
 	}
@@ -355,29 +370,33 @@ func bytesText(n int64) string {
 }
 
 // wrap breaks a text at blanks so that no line is longer than width, later lines
-// begin with indent, which is not counted. A word that is longer stays whole: a path
-// that is broken can't be used.
+// begin with indent, which is not counted.
 func wrap(text string, width int, indent string) string {
+	var paragraphs []string
+	for paragraph := range strings.SplitSeq(text, "\n") {
+		paragraphs = append(paragraphs, fill(strings.Fields(paragraph), width, indent))
+	}
+	return strings.Join(paragraphs, "\n"+indent)
+}
+
+// fill puts words into lines. One that is longer than a line stays whole: a path that
+// is broken can't be used.
+func fill(words []string, width int, indent string) string {
 	var b strings.Builder
-	for i, paragraph := range strings.Split(text, "\n") {
-		if i > 0 {
+	used := 0
+	for _, word := range words {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case used == 0:
+		case used+1+n > width:
 			b.WriteString("\n" + indent)
+			used = 0
+		default:
+			b.WriteByte(' ')
+			used++
 		}
-		used := 0
-		for word := range strings.FieldsSeq(paragraph) {
-			n := utf8.RuneCountInString(word)
-			switch {
-			case used == 0:
-			case used+1+n > width:
-				b.WriteString("\n" + indent)
-				used = 0
-			default:
-				b.WriteByte(' ')
-				used++
-			}
-			b.WriteString(word)
-			used += n
-		}
+		b.WriteString(word)
+		used += n
 	}
 	return b.String()
 }

@@ -72,6 +72,8 @@ type Announce struct {
 	// Rollback says that the host goes to an earlier generation of its own;
 	// Toplevel is empty then.
 	Rollback bool `json:"rollback,omitempty"`
+	// Combined says that Toplevel is the one system of all nodes of the map.
+	Combined bool `json:"combined,omitempty"`
 }
 
 // PhaseName names a step of the deploy.
@@ -87,6 +89,8 @@ const (
 	Switch      PhaseName = "switch"
 	Finalize    PhaseName = "finalize"
 	Reboot      PhaseName = "reboot"
+	// Pause is of the whole run, between nodes.
+	Pause PhaseName = "pause"
 )
 
 // Phase says how a step ended.
@@ -167,6 +171,8 @@ type Result struct {
 	Notes  []string `json:"notes,omitempty"`
 	// Toplevel is the wanted system; empty when it did not evaluate.
 	Toplevel string `json:"toplevel,omitempty"`
+	// Combined says that it is the one system of all nodes of the map.
+	Combined bool `json:"combined,omitempty"`
 	// From and To are what was seen before and after; nil when nothing was.
 	From    *State  `json:"from,omitempty"`
 	To      *State  `json:"to,omitempty"`
@@ -195,8 +201,33 @@ type Status struct {
 	NeedsReboot []string `json:"needsReboot"`
 	// Runs are deploy-ssh's own records on the host since its boot, each
 	// "ID NAME: how it ended".
-	Runs    []string `json:"runs"`
-	Seconds float64  `json:"seconds"`
+	Runs []string `json:"runs"`
+	// LastRun is the last of these; nil when there is none.
+	LastRun *HostRun `json:"lastRun,omitempty"`
+	// Label is the running system's nixos-version; empty when it has none.
+	Label string `json:"label,omitempty"`
+	// Generations are those of the system profile, the oldest first.
+	Generations []Generation `json:"generations"`
+	Seconds     float64      `json:"seconds"`
+}
+
+// HostRun is deploy-ssh's record of a run on a host.
+type HostRun struct {
+	// ID begins with the time of the deploy, Name is test, boot, dry-activate or back.
+	ID   string `json:"id"`
+	Name string `json:"name"`
+	// State is running, ended or cut; ExitStatus is systemd's word for an end.
+	State      string `json:"state"`
+	ExitStatus string `json:"exitStatus,omitempty"`
+	System     string `json:"system,omitempty"`
+}
+
+// Generation is a generation of a host's system profile.
+type Generation struct {
+	Number int       `json:"number"`
+	Time   time.Time `json:"time"`
+	System string    `json:"system"`
+	Label  string    `json:"label,omitempty"`
 }
 
 // Summary closes a run.
@@ -205,8 +236,10 @@ type Summary struct {
 	ExitCode    int       `json:"exitCode"`
 	Interrupted bool      `json:"interrupted,omitempty"`
 	// Failed names the nodes that are not as wanted, in list order.
-	Failed  []string `json:"failed"`
-	Seconds float64  `json:"seconds"`
+	Failed []string `json:"failed"`
+	// FailedBy has the same nodes by what they came to; see [Alike].
+	FailedBy []Group `json:"failedBy,omitempty"`
+	Seconds  float64 `json:"seconds"`
 }
 
 // Handler receives the records of a run, one at a time and in order.

@@ -4,12 +4,16 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/deploy-ssh/deploy-ssh/internal/packages"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -86,6 +90,64 @@ func golden(t *testing.T, path string, got []byte) {
 	}
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
 		t.Errorf("%s (-want +got; -update accepts):\n%s", path, diff)
+	}
+}
+
+// A plan fits the terminal, whatever its width: only what can't be broken is longer.
+func TestPlanFits(t *testing.T) {
+	recorded, err := os.ReadFile("testdata/plan.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []Planned
+	for line := range strings.Lines(string(recorded)) {
+		var r Record
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatal(err)
+		}
+		if r.Planned != nil {
+			all = append(all, *r.Planned)
+		}
+	}
+	lines := map[int]int{}
+	for _, width := range []int{60, 80, 132} {
+		for line := range strings.Lines(plannedText(all, Summary{}, width)) {
+			lines[width]++
+			line = strings.TrimSuffix(line, "\n")
+			if word := strings.TrimSpace(line); len([]rune(line)) > width && strings.Contains(word, " ") {
+				t.Errorf("at width %d a line of %d: %q", width, len([]rune(line)), line)
+			}
+		}
+	}
+	if lines[60] <= lines[80] || lines[80] <= lines[132] {
+		t.Errorf("lines by width: %v", lines)
+	}
+	many := Planned{Node: "n", Packages: &packages.Changes{}}
+	for i := range 2 * mostNamed {
+		many.Packages.Added = append(many.Packages.Added, packages.Change{Name: fmt.Sprintf("p%d", i)})
+	}
+	if text := plannedText([]Planned{many}, Summary{}, 0); !strings.Contains(text, "p39,\n              and 40 more") || strings.Contains(text, "p40") {
+		t.Errorf("a long list of packages:\n%s", text)
+	}
+}
+
+// Asked for all, a status tells of a host that is as wanted, too, and every generation.
+func TestVerboseStatus(t *testing.T) {
+	made := time.Date(2026, 11, 6, 10, 0, 0, 0, time.UTC)
+	st := Status{Node: "web", Wanted: "/nix/store/a", State: State{Running: "/nix/store/a", Profile: "/nix/store/a", BootEntry: "/nix/store/a"}, Booted: "/nix/store/b"}
+	for n := range fewGenerations + 2 {
+		st.Generations = append(st.Generations, Generation{Number: n + 1, Time: made, System: fmt.Sprintf("/nix/store/%c", 'g'-rune(n))})
+	}
+	if lines := statusLines(st, false); lines != nil {
+		t.Errorf("of a host as wanted: %q", lines)
+	}
+	want := []string{
+		"running: /nix/store/a", "booted: /nix/store/b", "profile: /nix/store/a", "boot entry: /nix/store/a", "wanted: /nix/store/a",
+		"generation 7 of 2026-11-06 10:00: a (wanted, runs, boots)", "generation 6 of 2026-11-06 10:00: b", "generation 5 of 2026-11-06 10:00: c",
+		"generation 4 of 2026-11-06 10:00: d", "generation 3 of 2026-11-06 10:00: e", "generation 2 of 2026-11-06 10:00: f", "generation 1 of 2026-11-06 10:00: g",
+	}
+	if diff := cmp.Diff(want, statusLines(st, true)); diff != "" {
+		t.Errorf("lines (-want +got):\n%s", diff)
 	}
 }
 

@@ -37,6 +37,8 @@ type Text struct {
 
 	results  []Result
 	statuses []Status
+	// going are the nodes whose turn has come and whose result has not.
+	going    map[string]bool
 	commands []Exec
 	planned  []Planned
 }
@@ -57,8 +59,14 @@ func (t *Text) Handle(r Record) error {
 		return nil
 	case r.Announce != nil:
 		a := r.Announce
+		if t.going == nil {
+			t.going = map[string]bool{}
+		}
+		t.going[a.Node] = true
 		what := "deploying " + systemName(a.Toplevel) + " to"
 		switch {
+		case a.Combined && a.Toplevel != "":
+			what = "deploying " + systemName(a.Toplevel) + ", the system of all nodes, to"
 		case a.Rollback:
 			what = "going back on"
 		case a.Toplevel == "":
@@ -72,7 +80,7 @@ func (t *Text) Handle(r Record) error {
 		if r.Progress.FromHost {
 			return t.line("%s | %s", r.Progress.Node, Printable(r.Progress.Text))
 		}
-		if r.Progress.Node == "" {
+		if r.Progress.Node == "" && r.Progress.Phase != Pause {
 			return t.line("nix | %s", Printable(r.Progress.Text))
 		}
 		return t.say(r.Progress.Node, "%s", r.Progress.Text)
@@ -99,8 +107,12 @@ func (t *Text) Handle(r Record) error {
 func (t *Text) phase(p Phase) error {
 	switch {
 	case !p.OK:
-		// The result that follows gives the reason, so here it would stand twice.
-		if p.Node != "" {
+		// The result that follows gives the reason, so here it would stand twice. It
+		// follows late where it waits for the nodes before.
+		switch reason, _, _ := strings.Cut(p.Detail, "\n"); {
+		case p.Node != "" && t.several():
+			return t.say(p.Node, "%s failed: %s", p.Name, reason)
+		case p.Node != "":
 			return nil
 		}
 		return t.say("", "%s: %s", p.Name, p.Detail)
@@ -127,6 +139,7 @@ func (t *Text) phase(p Phase) error {
 
 func (t *Text) result(r Result) error {
 	t.results = append(t.results, r)
+	defer delete(t.going, r.Node)
 	text := string(r.Verdict)
 	if r.Reason != "" {
 		text += ": " + r.Reason
@@ -134,11 +147,10 @@ func (t *Text) result(r Result) error {
 	return t.say(r.Node, "%s", text)
 }
 
-// summary prints the table and, for each node that is not as wanted, what
-// happened, what it means and what to do.
+// summary prints the table and, below, what needs more words.
 func (t *Text) summary(s Summary) error {
 	if len(t.statuses) > 0 {
-		_, err := io.WriteString(t.Out, statusTable(t.statuses, s))
+		_, err := io.WriteString(t.Out, statusTable(t.statuses, s, t.Verbose))
 		return err
 	}
 	if len(t.commands) > 0 {
@@ -159,27 +171,7 @@ func (t *Text) summary(s Summary) error {
 		}
 	}
 	_ = table.Flush()
-	for _, r := range t.results {
-		if r.Verdict.Good() {
-			if len(r.Notes) > 0 {
-				fmt.Fprintf(&b, "\n%s: %s\n", r.Node, r.Verdict)
-			}
-			for _, note := range r.Notes {
-				fmt.Fprintf(&b, "  note: %s\n", Printable(note))
-			}
-			continue
-		}
-		fmt.Fprintf(&b, "\n%s: %s\n  %s\n", r.Node, r.Verdict, r.Meaning)
-		if r.Reason != "" {
-			fmt.Fprintf(&b, "  %s\n", strings.ReplaceAll(Printable(r.Reason), "\n", "\n  "))
-		}
-		for _, note := range r.Notes {
-			fmt.Fprintf(&b, "  note: %s\n", Printable(note))
-		}
-		if r.Next != "" {
-			fmt.Fprintf(&b, "  next: %s\n", r.Next)
-		}
-	}
+	b.WriteString(failures(t.results))
 	fmt.Fprintf(&b, "\n%s\n", ending(len(t.results), good, "as wanted", s))
 	_, err := io.WriteString(t.Out, b.String())
 	return err
@@ -221,9 +213,17 @@ func (t *Text) say(node, format string, args ...any) error {
 		node = "deploy-ssh"
 	}
 	text := node + ": " + Printable(fmt.Sprintf(format, args...))
-	// A text of several lines keeps them together under its first.
-	return t.line("%s", strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n  "))
+	// A text of several lines keeps them together under its first. Where the lines of
+	// nodes mix, each one tells whose it is.
+	under := "\n  "
+	if t.several() {
+		under = "\n" + node + ":   "
+	}
+	return t.line("%s", strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", under))
 }
+
+// several reports whether more than one node is under way.
+func (t *Text) several() bool { return len(t.going) > 1 }
 
 func (t *Text) line(format string, args ...any) error {
 	_, err := fmt.Fprintf(t.Err, format+"\n", args...)

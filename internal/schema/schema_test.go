@@ -28,7 +28,7 @@ func TestCheckContract(t *testing.T) {
 				`defaults.user: unknown field "user"; write ssh.user (known: elevate, ssh)`,
 				`nodes[0].hots: unknown field "hots"; did you mean "host"? (known: elevate, expect, host, ignoreUnits, name, ssh, tags, toplevel)`,
 				`nodes[0].ssh.option: unknown field "option"; did you mean "options"? (known: host, hostKey, key, options, user)`,
-				`noeds: unknown field "noeds"; did you mean "nodes"? (known: defaults, nodes, order)`,
+				`noeds: unknown field "noeds"; did you mean "nodes"? (known: combined, defaults, nodes, order)`,
 			},
 		},
 		{
@@ -82,8 +82,8 @@ func TestUnknownFieldsSayWhatWasMeant(t *testing.T) {
 		{`{"nodes":{"web":{"magicRollback":1}}}`, `, as in deploy-rs; write --confirm 2m: a flag`},
 		{`{"nodes":{"web":{"hostname":1}}}`, `; write host`},
 		{`{"nodes":{"web":{"ssh":1}}}`, `; its fields stand here without it`},
-		{`{"nodes":{"web":{"zzz":1}}}`, `unknown field "zzz" (known: host, hostKey, key, options, user)`},
-		{`{"nodes":{"web":{"":1}}}`, `unknown field "" (known: host, hostKey, key, options, user)`},
+		{`{"nodes":{"web":{"zzz":1}}}`, `unknown field "zzz" (known: elevate, host, hostKey, key, options, user)`},
+		{`{"nodes":{"web":{"":1}}}`, `unknown field "" (known: elevate, host, hostKey, key, options, user)`},
 	} {
 		problems, err := Check(Environment, []byte(test.document))
 		if err != nil || len(problems) != 1 || !strings.Contains(problems[0].Text, test.want) {

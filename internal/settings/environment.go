@@ -157,7 +157,7 @@ func Problems(source string, found []schema.Problem) []Problem {
 				p.Text = err.Error()
 			}
 		}
-		if f.Rule == "shared" && len(f.Path) > 0 && f.Path[len(f.Path)-1] == "hostKey" {
+		if (f.Rule == "shared" || f.Rule == "environmentDefaults") && len(f.Path) > 0 && f.Path[len(f.Path)-1] == "hostKey" {
 			p.Text = "a pinned host key belongs to one node; move it to the node's entry"
 		}
 		problems = append(problems, p)

@@ -53,6 +53,7 @@ func TestParseEnvironmentProblems(t *testing.T) {
 		{"key twice", `DEPLOY_SSH_NODES={"nodes":{"web":{},"web":{}}}`, "nodes.web is given twice"},
 		{"unknown field", `DEPLOY_SSH_NODES={"nodes":{"web":{"hots":"x"}}}`, `DEPLOY_SSH_NODES nodes.web.hots: unknown field "hots"; did you mean "host"?`},
 		{"unknown at the root", `DEPLOY_SSH_NODES={"node":{}}`, `DEPLOY_SSH_NODES node: unknown field "node"; did you mean "nodes"? (known: defaults, nodes)`},
+		{"an unknown elevation", `DEPLOY_SSH_NODES={"nodes":{"web":{"elevate":"su"}}}`, "DEPLOY_SSH_NODES nodes.web.elevate: "},
 		{"shared host key", `DEPLOY_SSH_NODES={"defaults":{"hostKey":"x"}}`, "DEPLOY_SSH_NODES defaults.hostKey: a pinned host key belongs to one node"},
 		{"flag as option", `DEPLOY_SSH_NODES={"defaults":{"options":["Port=1","-v"]}}`, `DEPLOY_SSH_NODES defaults.options[1]: "-v": is in command-line form`},
 		{"refused keyword", `DEPLOY_SSH_NODES={"defaults":{"options":["loglevel=QUIET"]}}`, `defaults.options[0]: "loglevel=QUIET": the keyword loglevel can't be set here`},

@@ -27,6 +27,9 @@ type SSH struct {
 	HostKey string `json:"hostKey"`
 	// Options are bare Key=Value items of ssh_config.
 	Options []string `json:"options"`
+	// Elevate is sudo or doas. Only an entry of the environment's map has it here; in
+	// the flake's map it stands beside the SSH settings.
+	Elevate string `json:"elevate"`
 }
 
 // Value is a setting and where it came from, in words.
@@ -131,10 +134,13 @@ type Flake struct {
 }
 
 // Elevation is how the node's login user becomes root; the value is "" for not at all.
-func (f Flake) Elevation(node Node) Value[string] {
+func (f Flake) Elevation(node Node, env Environment) Value[string] {
 	v := Value[string]{"", OriginBuiltIn}
+	field := schema.Location([]string{"nodes", node.Name, "elevate"})
 	over(&v, f.Elevate, f.Source+" defaults.elevate")
-	over(&v, node.Elevate, f.Source+" "+schema.Location([]string{"nodes", node.Name, "elevate"}))
+	over(&v, env.Defaults.Elevate, KeyNodes+" defaults.elevate")
+	over(&v, node.Elevate, f.Source+" "+field)
+	over(&v, env.Nodes[node.Name].Elevate, KeyNodes+" "+field)
 	return v
 }
 

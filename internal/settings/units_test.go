@@ -82,18 +82,22 @@ func FuzzMatchUnit(f *testing.F) {
 }
 
 func TestElevation(t *testing.T) {
+	const flake, env = ".#nodes ", KeyNodes + " "
 	for _, test := range []struct {
-		shared, own string
-		want        Value[string]
+		shared, envShared, own, envOwn string
+		want                           Value[string]
 	}{
-		{"", "", Value[string]{"", OriginBuiltIn}},
-		{"sudo", "", Value[string]{"sudo", ".#nodes defaults.elevate"}},
-		{"sudo", "doas", Value[string]{"doas", ".#nodes nodes.web.elevate"}},
-		{"", "sudo", Value[string]{"sudo", ".#nodes nodes.web.elevate"}},
+		{"", "", "", "", Value[string]{"", OriginBuiltIn}},
+		{"sudo", "", "", "", Value[string]{"sudo", flake + "defaults.elevate"}},
+		{"sudo", "doas", "", "", Value[string]{"doas", env + "defaults.elevate"}},
+		{"sudo", "sudo", "doas", "", Value[string]{"doas", flake + "nodes.web.elevate"}},
+		{"", "", "sudo", "", Value[string]{"sudo", flake + "nodes.web.elevate"}},
+		{"sudo", "sudo", "sudo", "doas", Value[string]{"doas", env + "nodes.web.elevate"}},
 	} {
-		flake := Flake{Source: ".#nodes", Elevate: test.shared}
-		if diff := cmp.Diff(test.want, flake.Elevation(Node{Name: "web", Elevate: test.own})); diff != "" {
-			t.Errorf("%q, %q: -want +got\n%s", test.shared, test.own, diff)
+		f := Flake{Source: ".#nodes", Elevate: test.shared}
+		e := Environment{Defaults: SSH{Elevate: test.envShared}, Nodes: map[string]SSH{"web": {Elevate: test.envOwn}}}
+		if diff := cmp.Diff(test.want, f.Elevation(Node{Name: "web", Elevate: test.own}, e)); diff != "" {
+			t.Errorf("%+v: -want +got\n%s", test, diff)
 		}
 	}
 }

@@ -34,6 +34,9 @@ type Error struct {
 	Words string
 	// Cause is set when it was no word of ssh's that ended it, such as a deadline.
 	Cause error
+
+	// unheard is whether the host said nothing at all in answer to a script.
+	unheard bool
 }
 
 func (e *Error) Error() string {

@@ -43,6 +43,7 @@ type Client struct {
 
 	saving sync.Mutex // held while a file of saved keys is written to
 	keys   sync.Map   // the checks of key files
+	gates  sync.Map   // where logins of this run may crowd, by name
 }
 
 type keyCheck struct {
@@ -99,17 +100,39 @@ func (id *Identity) Connect(ctx context.Context) (*Conn, error) {
 		client: id.client, identity: id, destination: id.Settings.Host, elevation: id.Settings.Elevate,
 		config: id.file("config"), rider: id.file("rider"), controlPath: id.files.controlPath,
 	}
-	began := time.Now()
 	if err := conn.open(ctx); err != nil {
 		return nil, err
 	}
-	conn.Login = time.Since(began)
 	conn.Notes = append(append(conn.Notes, taken...), id.notSaved(ctx)...)
 	return conn, nil
 }
 
-// open starts the master and waits until it takes riders.
+// open connects. Where that fails among other logins that begin at the same sshd, it
+// is tried again alone.
 func (c *Conn) open(ctx context.Context) error {
+	doing := "connecting to " + c.destination
+	g := c.client.gate(c.identity)
+	visit, err := g.enter(ctx)
+	if err != nil {
+		return &Error{Kind: Unreachable, Doing: doing, Words: "waiting for other logins", Cause: err}
+	}
+	err = c.dial(ctx)
+	var failed *Error
+	if crowded := visit.leave(); !crowded || !errors.As(err, &failed) || failed.Kind != Unreachable || ctx.Err() != nil {
+		return err
+	}
+	if visit, again := g.only(ctx, false); again == nil {
+		defer visit.leave()
+		if err = c.dial(ctx); err == nil {
+			c.Notes = append(c.Notes, "connected at the second try; the first one, among others, came to: "+failed.Error())
+		}
+	}
+	return err
+}
+
+// dial starts the master and waits until it takes riders.
+func (c *Conn) dial(ctx context.Context) error {
+	began := time.Now()
 	doing := "connecting to " + c.destination
 	limit := or(c.client.LoginTimeout, defaultLoginTimeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no login within %v", limit))
@@ -149,6 +172,7 @@ func (c *Conn) open(ctx context.Context) error {
 			return &Error{Kind: Unreachable, Doing: doing, Words: essence(words.Text()), Cause: context.Cause(ctx)}
 		case <-tick.C:
 			if _, err := os.Stat(c.controlPath); err == nil {
+				c.Login = time.Since(began)
 				return nil
 			}
 		}
@@ -204,7 +228,22 @@ func (c *Conn) FreshRun(ctx context.Context, s Script) error {
 	if s.Timeout == 0 {
 		s.Timeout = or(c.client.LoginTimeout, defaultLoginTimeout)
 	}
-	return c.run(ctx, s, "-F", c.config, "-o", "ControlPath=none", "-o", "ClearAllForwardings=yes", "-T", "--", c.destination)
+	try := func() error {
+		return c.run(ctx, s, "-F", c.config, "-o", "ControlPath=none", "-o", "ClearAllForwardings=yes", "-T", "--", c.destination)
+	}
+	g := c.client.gate(c.identity)
+	visit := g.hurry()
+	err := try()
+	var failed *Error
+	if crowded := visit.leave(); !crowded || !errors.As(err, &failed) || !failed.unheard || ctx.Err() != nil {
+		return err
+	}
+	// Perhaps an sshd that other logins of this run begin at, too, let in no more.
+	if visit, again := g.only(ctx, true); again == nil {
+		defer visit.leave()
+		err = try()
+	}
+	return err
 }
 
 func (c *Conn) run(ctx context.Context, s Script, way ...string) error {
@@ -276,7 +315,7 @@ func (c *Conn) judge(ctx context.Context, doing string, elevation Elevation, ans
 		// The login is there and our shell never began: what stands between them refused.
 		return &Error{Kind: ElevationRefused, Doing: doing, Words: or(said, fmt.Sprintf("%s ended with exit status %d", elevation, exit.ExitCode))}
 	}
-	return &Error{Kind: Lost, Doing: doing, Words: or(said, "the connection ended before the answer was whole")}
+	return &Error{Kind: Lost, Doing: doing, Words: or(said, "the connection ended before the answer was whole"), unheard: !answer.begun}
 }
 
 // stdin is what the host's shell reads. end must be called when it has ended.

@@ -116,7 +116,8 @@ func relayed(relay *rig.Relay, options ...string) string {
 	return string(text)
 }
 
-// The engine on each generation of Nix, OpenSSH and systemd, with zstd and without.
+// The engine on each generation of Nix, OpenSSH and systemd, with zstd and without. The
+// rigs are used for what else differs between those.
 func TestCopySuites(t *testing.T) {
 	t.Parallel()
 	for _, suite := range []string{"bookworm", "trixie", "forky"} {
@@ -147,6 +148,7 @@ func TestCopySuites(t *testing.T) {
 				t.Errorf("counted %+v, want 101 paths in at most half of their bytes", c)
 			}
 			t.Logf("%+v", c)
+			t.Run("kept evaluations", func(t *testing.T) { keptEvaluations(t, w) })
 		})
 	}
 }

@@ -29,6 +29,9 @@ const reportsFlake = `{
       inherit first;
       nodes = [ (node "web1" good) ] ++ (if builtins.pathExists ./without then [ ] else [ web2 ]);
       slow = [ (node "web1" (toplevels.mkToplevel { name = "slow"; faults.activateSeconds = 3; })) (node "web2" first) ];
+      # The nodes have no systems of their own.
+      all = { nodes = [ { name = "web1"; } { name = "web2"; } ]; combined = toplevels.mkToplevel { name = "all"; }; };
+      broken = { nodes = [ { name = "web1"; } ]; combined = throw "no such system"; };
     };
 }
 `
@@ -127,9 +130,33 @@ func TestReports(t *testing.T) {
 	nodes, _ = deploy(0, "deploy-ssh .#slow --retry-failed")
 	want(nodes, "web1 switched, web2 switched")
 
+	// One system of all nodes goes to the first, and is on record by itself.
+	before, err := r.Host("web2").Sh(ctx, "readlink -f /run/current-system")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes, _ = deploy(0, "deploy-ssh .#all --combined")
+	want(nodes, "web1 switched")
+	shown, errs = call(0, "deploy-ssh .#all --combined; deploy-ssh exec .#all --combined -- uname -n; deploy-ssh status .#all --combined")
+	contains(errs, "combined: one system of all 2 nodes goes to web1, the first", "the system of all nodes, to root@web1")
+	contains(shown, "web1  unchanged ", "web1 | web1\n", "web1  as wanted")
+	after, err := r.Host("web2").Sh(ctx, "readlink -f /run/current-system")
+	if err != nil || after != before {
+		t.Errorf("web2 runs %s, and ran %s (%v)", after, before, err)
+	}
+	_, errs = call(2, "deploy-ssh .#all")
+	contains(errs, "the node has no `toplevel`")
+	_, errs = call(2, "deploy-ssh .#nodes --combined")
+	contains(errs, "the map has no `combined`")
+	nodes, errs = deploy(verdict.ExitFailed, "deploy-ssh .#broken --combined")
+	want(nodes, "web1 eval-failed")
+	call(0, "deploy-ssh plan .#all --combined --out /root/all.plan && deploy-ssh apply --plan /root/all.plan")
+	_, errs = call(2, "deploy-ssh .#all --retry-failed")
+	contains(errs, "no run of this map by apply is on record")
+
 	// No place for a report is no reason not to deploy.
 	nodes, errs = deploy(0, "deploy-ssh .#slow --report /dev/null/x")
-	want(nodes, "web1 unchanged, web2 unchanged")
+	want(nodes, "web1 switched, web2 unchanged")
 	contains(errs, "warning: this run leaves no report: ")
 	call(0, "n=$(ls /root/.local/state/deploy-ssh | wc -l); deploy-ssh .#slow --no-report && [ $n = $(ls /root/.local/state/deploy-ssh | wc -l) ]")
 }

@@ -3,6 +3,7 @@ package scenario_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -71,16 +72,17 @@ exec /usr/bin/nix "$@"
 	return w
 }
 
-// environment is the environment's map with ways to the hosts. The settings of one
-// node are added to what leads there.
-func (w *givenWorld) environment(t *testing.T) string {
+// environment is the environment's map with ways to the hosts, and with more settings
+// for the last of them.
+func (w *givenWorld) environment(t *testing.T, more map[string]any) string {
 	t.Helper()
-	nodes := map[string]any{}
+	nodes := map[string]map[string]any{}
 	for i, h := range w.hosts {
 		nodes[h.Name] = map[string]any{
 			"host": w.ways[i].Addr, "hostKey": h.HostKey, "options": []string{fmt.Sprint("Port=", w.ways[i].Port)},
 		}
 	}
+	maps.Copy(nodes["n3"], more)
 	text, err := json.Marshal(map[string]any{"nodes": nodes})
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +97,7 @@ func (w *givenWorld) apply(t *testing.T, toplevel, nodes string, flags ...string
 	for _, name := range strings.Fields(nodes) {
 		args = append(args, "--store-path "+name+"="+toplevel)
 	}
-	return w.program(t, w.environment(t), strings.Join(append(args, flags...), " ")).read(t)
+	return w.program(t, w.environment(t, nil), strings.Join(append(args, flags...), " ")).read(t)
 }
 
 // sent is how many bytes have gone to each of the hosts since it was called last.
@@ -134,9 +136,18 @@ func TestStorePath(t *testing.T) {
 		o = w.apply(t, w.new[0], "n1")
 		o.want(t, "n1", verdict.Unchanged)
 	})
+	t.Run("as a user with sudo", func(t *testing.T) {
+		w.sh(t, w.hosts[2], `useradd -m -s /bin/bash ann && cp -r /root/.ssh /home/ann/ && chown -R ann /home/ann/.ssh &&
+echo 'ann ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/ann && chmod 440 /etc/sudoers.d/ann`)
+		args := "apply --json --settle 0s --store-path n3=" + w.new[0]
+		o := w.program(t, w.environment(t, map[string]any{"user": "ann"}), args).read(t)
+		o.want(t, "n3", verdict.Unusable)
+		o = w.program(t, w.environment(t, map[string]any{"user": "ann", "elevate": "sudo"}), args).read(t)
+		o.want(t, "n3", verdict.Switched)
+	})
 	t.Run("beside a flake", func(t *testing.T) {
 		w.sh(t, w.rig.Deployer, "ln -sfn "+w.new[1]+" /root/fleet/result")
-		o := w.program(t, w.environment(t), "'.#nodes' --json --settle 0s --on n1 --store-path n1=result")
+		o := w.program(t, w.environment(t, nil), "'.#nodes' --json --settle 0s --on n1 --store-path n1=result")
 		if o.Code != verdict.ExitUsage || !strings.Contains(o.Stderr, "DEPLOY_SSH_NODES nodes.n3: the flake has no such node") {
 			t.Errorf("a node that the flake doesn't know: exit code %d\n%s", o.Code, o.Stderr)
 		}
@@ -149,7 +160,7 @@ func TestStorePath(t *testing.T) {
 		}
 	})
 	t.Run("a path that isn't there", func(t *testing.T) {
-		o := w.program(t, w.environment(t), "apply --store-path n1=/nix/store/11111111111111111111111111111111-nixos-system-x")
+		o := w.program(t, w.environment(t, nil), "apply --store-path n1=/nix/store/11111111111111111111111111111111-nixos-system-x")
 		if o.Code != verdict.ExitUsage || !strings.Contains(o.Stderr, "is not valid in this machine's store") {
 			t.Errorf("exit code %d\n%s", o.Code, o.Stderr)
 		}
