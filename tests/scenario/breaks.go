@@ -117,7 +117,6 @@ systemctl daemon-reload; systemctl start systemd-logind.service`
 // activation does; slow, whose activation prints "takes its time: N" each second.
 func Recovery(ctx context.Context, w World) error {
 	return w.tell(ctx, w.Targets[0], []step{
-		{what: "nothing is broken", attribute: "good", want: verdict.Switched},
 		{what: "a blocked start job", attribute: "blocked", flags: "--switch-timeout 8s", want: verdict.TimedOut, code: 1},
 		{what: "after the blocked start job", attribute: "good", want: verdict.Switched},
 		{what: "a switch that can't be scheduled", attribute: "other",
@@ -148,15 +147,12 @@ func Verdicts(ctx context.Context, w World) error {
 		{what: "a good system", attribute: "good", want: verdict.Switched},
 		{what: "the same again", attribute: "good", want: verdict.Unchanged, stays: true},
 		{what: "a unit fails", attribute: "unitFails", want: verdict.Degraded, code: 4},
-		{what: "a unit fails still", attribute: "unitFails", want: verdict.Degraded, code: 4},
 		{what: "a failed unit, accepted", attribute: "unitFails", flags: "--accept-degraded", want: verdict.Switched},
-		{what: "back to good", attribute: "good", want: verdict.Switched},
 		{what: "the activation fails", attribute: "activateFails", want: verdict.ActivationFailed, code: 1},
 		{what: "after the failed activation", attribute: "good", want: verdict.Switched},
 		{what: "a pre-switch check fails", attribute: "checkFails", want: verdict.Refused, code: 1, stays: true},
 		{what: "the boot loader fails", attribute: "loaderFails", want: verdict.Unfinalized, code: 1},
 		{what: "after the failed boot loader", attribute: "good", want: verdict.Switched},
-		{what: "copied only", attribute: "other", flags: "--goal push", want: verdict.Staged, stays: true},
 		{what: "a dry run", attribute: "other", flags: "--goal dry-activate", want: verdict.Staged, stays: true},
 		{what: "a boot entry only", attribute: "other", flags: "--goal boot", want: verdict.Staged},
 		{what: "and then the switch", attribute: "other", want: verdict.Switched},
