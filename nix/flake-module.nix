@@ -55,7 +55,7 @@ in
     combined = mkOption {
       type = types.nullOr ours.toplevel;
       default = null;
-      description = "One system of all nodes, which --combined deploys to the host of the first.";
+      description = "One system of all nodes, which `--combined` deploys to the host of the first.";
     };
     attribute = mkOption {
       type = ours.name;

@@ -146,7 +146,11 @@ let
       };
       defaults = part mapDefaults "Settings of all nodes that say nothing else.";
       order = inherits (listOf name) "Names in deploy order, when `nodes` is an attribute set.";
-      combined = inherits toplevel "One system of all nodes, which --combined deploys to the host of the first.";
+      combined = mkOption {
+        type = nullOr toplevel;
+        default = null;
+        description = "One system of all nodes, which `--combined` deploys to the host of the first.";
+      };
     };
   };
   # Where SSH settings stand alone, what makes the login user root is among them.

@@ -86,3 +86,21 @@ func describe(root *cobra.Command) {
 		cmd.Long, cmd.Example = or(cmd.Long, d.long), or(cmd.Example, d.examples)
 	}
 }
+
+// Parse tells whether a command line makes sense: its verb, its flags and their
+// values, the form of its arguments. Nothing is run.
+func Parse(args []string) error {
+	root := Root()
+	cmd, rest, err := root.Find(joinOptions(args))
+	if err != nil {
+		return err
+	}
+	cmd.InitDefaultHelpFlag()
+	if err := cmd.ParseFlags(rest); err != nil {
+		return flagError(cmd, err)
+	}
+	if help, err := cmd.Flags().GetBool("help"); err == nil && help {
+		return nil
+	}
+	return cmd.ValidateArgs(cmd.Flags().Args())
+}

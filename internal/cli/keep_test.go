@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/deploy-ssh/deploy-ssh/internal/nixtest"
+	"github.com/deploy-ssh/deploy-ssh/internal/tooltest"
 )
 
 func TestCacheDir(t *testing.T) {
@@ -63,5 +64,44 @@ func TestEvaluationCacheIsSaid(t *testing.T) {
 	}
 	if said, want := explain(), "note: the evaluation cache is not used: "+dir+" has the mode 0777, which lets others in\n"; !strings.Contains(said, want) || strings.Contains(said, cached) {
 		t.Errorf("want %s, said %s", want, said)
+	}
+}
+
+// Who asks about one node of many doesn't wait for ssh to be asked about all.
+func TestExplainAsksAboutTheNamedNodesOnly(t *testing.T) {
+	tooltest.Need(t, "ssh")
+	store := nixtest.New(t)
+	ref := store.Flake(t, `{ nodes = builtins.genList (i: { name = "node-${toString i}"; toplevel = abort "no system is needed"; }) 40; }`) + "#nodes"
+	bin, calls := t.TempDir(), filepath.Join(t.TempDir(), "calls")
+	real, err := store.Runner.Find("ssh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(bin, "ssh"), []byte("#!/bin/sh\necho >>"+calls+"\nexec "+real+" \"$@\"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	path := ""
+	for _, entry := range store.Runner.Env {
+		if value, ok := strings.CutPrefix(entry, "PATH="); ok {
+			path = value
+		}
+	}
+	env := append(store.Runner.Env, "PATH="+bin+":"+path)
+	asked := func(args ...string) int {
+		t.Helper()
+		_ = os.Remove(calls)
+		var out, errs bytes.Buffer
+		if code := Run(t.Context(), Process{Args: args, Env: env, Dir: store.Runner.Dir, Stdout: &out, Stderr: &errs}); code != 0 {
+			t.Fatalf("%q: exit code %d\n%s", args, code, errs.String())
+		}
+		lines, err := os.ReadFile(calls)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(lines)
+	}
+	one, all := asked("explain", ref, "node-7"), asked("explain", ref)
+	if one > 5 || all < 40 {
+		t.Errorf("ssh is run %d times for one node of 40, %d times for all", one, all)
 	}
 }

@@ -109,7 +109,8 @@ var wayless = []verdict.Verdict{verdict.Unreachable, verdict.HostKeyRefused, ver
 
 // outdated reports whether a look that came to nothing may be otherwise by now: it is
 // too old or, where nodes go one after the other, a host before it in the list was
-// changed meanwhile, which may be the one that leads there.
+// changed meanwhile, which may be the one that leads there. A login that was refused is
+// not tried again for that: hosts count those.
 func (d *deployment) outdated() bool {
 	end := d.sight.end
 	if end == nil {
@@ -118,7 +119,8 @@ func (d *deployment) outdated() bool {
 	if d.before != nil || end == nil || !slices.Contains(wayless, end.Verdict) {
 		return false
 	}
-	return d.stale() || d.fleet.oneByOne() && d.fleet.changed.Load() != d.sight.changed
+	led := d.fleet.oneByOne() && d.fleet.changed.Load() != d.sight.changed
+	return d.stale() || led && end.Verdict == verdict.Unreachable
 }
 
 func (d *deployment) stale() bool {

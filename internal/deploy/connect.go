@@ -173,10 +173,15 @@ func (d *deployment) stranger() string {
 	}
 	if id := d.host.MachineID; id != "" {
 		if other := d.fleet.machines.twin(id, d.node.Name); other != "" {
-			return fmt.Sprintf("it has the machine id %s, and so had the host of node %s in this run: two nodes lead to one machine, or one is a copy of the other", id, other)
+			return twin(id, other)
 		}
 	}
 	return ""
+}
+
+// twin says that two nodes have one machine id.
+func twin(id, other string) string {
+	return fmt.Sprintf("it has the machine id %s, and so had the host of node %s in this run: two nodes lead to one machine, or one is a copy of the other", id, other)
 }
 
 // slow adds a note where the login took long.

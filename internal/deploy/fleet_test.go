@@ -364,8 +364,20 @@ func TestEarlierNodeLeadsTheWay(t *testing.T) {
 			return nil
 		}
 		s.add("down").refuses = func() error { return refused }
-		if got := s.run(t, t.Context(), toplevel, "gateway behind down", nil); got.verdicts() != "gateway switched, behind switched, down unreachable" {
+		s.add("closed").refuses = func() error {
+			return &ssh.Error{Kind: ssh.LoginRefused, Doing: "connecting", Words: "Permission denied (publickey)."}
+		}
+		if got := s.run(t, t.Context(), toplevel, "gateway behind down closed", nil); got.verdicts() != "gateway switched, behind switched, down unreachable, closed login-refused" {
 			t.Error(got.verdicts())
+		}
+		logins := 0
+		for _, call := range s.calls {
+			if call == "closed connect" {
+				logins++
+			}
+		}
+		if logins != 1 {
+			t.Errorf("a login that was refused was tried %d times", logins)
 		}
 	})
 }

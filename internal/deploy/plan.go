@@ -44,10 +44,29 @@ func (f *Fleet) Plan(ctx context.Context, nodes []plan.Node, buildErrors map[str
 		work.Go(func() { all[i] = f.planned(ctx, node, buildErrors[node.Name], options) })
 	}
 	work.Wait()
+	twins(all)
 	for i := range all {
-		f.Emit(report.Record{Planned: &all[i]})
+		f.emit(report.Record{Planned: &all[i]})
 	}
 	return all
+}
+
+// twins marks nodes whose hosts turn out to be the machine of a node before them, as a
+// deploy would.
+func twins(all []report.Planned) {
+	first := map[string]string{}
+	for i := range all {
+		p := &all[i]
+		if p.Now == nil || p.Now.MachineID == "" {
+			continue
+		}
+		if other, ok := first[p.Now.MachineID]; ok {
+			foresee(p, verdict.Decision{Verdict: verdict.WrongHost, Reason: twin(p.Now.MachineID, other)})
+			p.Now, p.Actions = nil, []report.Action{}
+			continue
+		}
+		first[p.Now.MachineID] = p.Node
+	}
 }
 
 // planned is the plan of one node.
@@ -93,9 +112,18 @@ func (d *deployment) plan(ctx context.Context, p *report.Planned, options PlanOp
 	if !p.Built && options.NotBuilt {
 		connect = d.reach
 	}
-	known := func(ctx context.Context) step { return d.known(phase{report.Probe, d.probe}.measure(ctx)).step }
+	probe := func(ctx context.Context) step {
+		s := d.probe(ctx)
+		if d.before == nil {
+			return s
+		}
+		if why := wrongHost(d.host, d.node.Expect); why != "" {
+			return end(verdict.WrongHost, why)
+		}
+		return d.slow(s)
+	}
 	var s step
-	for _, phase := range []func(context.Context) step{connect, known} {
+	for _, phase := range []func(context.Context) step{connect, probe} {
 		s = phase(ctx)
 		p.Warnings = append(p.Warnings, s.notes...)
 		if s.end != nil {

@@ -33,7 +33,7 @@ func TestFind(t *testing.T) {
 		{Field, "targetHost", "write host"},
 		{Field, "TARGETHOST", "write host"},
 		{Field, "targetPort", `write ssh.options = [ "Port=…" ]: the port is an option`},
-		{Flag, "remote-build", builders},
+		{Flag, "build-host", builders},
 		{Flag, "targethost", ""},
 		{Field, "tags", ""},
 		{Verb, "switch", "write deploy-ssh apply .#nodes"},

@@ -14,7 +14,8 @@ const (
 	noPrompt  = "there is no prompt; give the user a rule that needs no password"
 	noSecrets = "no secrets are uploaded; keep them encrypted in the system (agenix, sops-nix)"
 	firstKeys = "host keys are trusted on first use, and exclusively where ssh.hostKey pins them"
-	builders  = "builds run where Nix runs them: here, or on the machines of its builders setting"
+	onTarget  = "a flag, for all nodes"
+	builders  = "builds run where Nix runs them, here or on the machines of its builders setting; with --build-on-target on each host"
 )
 
 // In each kind, what most people have comes first.
@@ -26,7 +27,7 @@ var table = []Row{
 	{Kind: Field, Tools: colmenaWire, In: "deployment", Theirs: "sshOptions", Ours: "ssh.options", Note: "bare Key=Value items, without -o"},
 	{Kind: Field, Tools: wire, In: "deployment", Theirs: "target", Ours: "host", Note: "and ssh.user; the port is an option, \"Port=…\"; a node has one host"},
 	{Kind: Field, Tools: colmenaWire, In: "deployment", Theirs: "privilegeEscalationCommand", Ours: "elevate", Note: "\"sudo\" or \"doas\", which must need no password"},
-	{Kind: Field, Tools: colmenaWire, In: "deployment", Theirs: "buildOnTarget", Note: builders},
+	{Kind: Field, Tools: colmenaWire, In: "deployment", Theirs: "buildOnTarget", Ours: "--build-on-target", Note: onTarget},
 	{Kind: Field, Tools: []Tool{Morph}, In: "deployment", Theirs: "substituteOnDestination", Ours: "--substitute-on-destination", Note: "a flag, for all nodes; it is the default"},
 	{Kind: Field, Tools: colmenaWire, In: "deployment", Theirs: "allowLocalDeployment", Note: "every node is deployed over ssh, this machine too: give it a host and an sshd"},
 	{Kind: Field, Tools: colmenaWire, In: "deployment", Theirs: "replaceUnknownProfiles", Note: "whoever deploys last wins; expect.machineId makes sure that it is the right host"},
@@ -54,7 +55,7 @@ var table = []Row{
 	{Kind: Field, Tools: deployRS, Theirs: "autoRollback", Note: "after a failed activation the boot entry is the old one, and nothing is switched again unasked; deploy-ssh rollback goes back"},
 	{Kind: Field, Tools: deployRS, Theirs: "activationTimeout", Ours: "--switch-timeout", Note: "a flag; without it a switch has no limit on a machine"},
 	{Kind: Field, Tools: deployRS, Theirs: "fastConnection", Ours: "--no-substitute", Note: "a flag, for all nodes"},
-	{Kind: Field, Tools: deployRS, Theirs: "remoteBuild", Note: builders},
+	{Kind: Field, Tools: deployRS, Theirs: "remoteBuild", Ours: "--build-on-target", Note: onTarget},
 	{Kind: Field, Tools: deployRS, Theirs: "tempPath", Note: "a run's files are in /run/deploy-ssh on the host"},
 
 	{Kind: Flag, Tools: rebuild, Theirs: "target-host", Ours: "host", Note: "in the node's entry, with ssh.user"},
@@ -86,7 +87,7 @@ var table = []Row{
 	{Kind: Flag, Tools: colmena, Theirs: "evaluator", Note: "leave it out: nodes are evaluated together"},
 	{Kind: Flag, Tools: colmena, Theirs: "force-replace-unknown-profiles", Note: "leave it out: whoever deploys last wins; expect.machineId makes sure that it is the right host"},
 	{Kind: Flag, Tools: colmenaWire, Theirs: "no-keys", Note: noSecrets},
-	{Kind: Flag, Tools: colmena, Theirs: "no-build-on-target", Note: builders},
+	{Kind: Flag, Tools: colmena, Theirs: "no-build-on-target", Note: "leave it out: nothing is built on hosts without --build-on-target"},
 
 	{Kind: Flag, Tools: deployRS, Theirs: "targets", Ours: "--on NAME,GLOB,@TAG"},
 	{Kind: Flag, Tools: deployRS, Theirs: "hostname", Ours: "host", Note: "in the node's entry"},
@@ -102,13 +103,14 @@ var table = []Row{
 	{Kind: Flag, Tools: deployRS, Theirs: "rollback-succeeded", Note: "one node's failure is that node's; deploy-ssh rollback takes the others back"},
 	{Kind: Flag, Tools: deployRS, Theirs: "activation-timeout", Ours: "--switch-timeout"},
 	{Kind: Flag, Tools: deployRS, Theirs: "fast-connection", Ours: "--no-substitute"},
-	{Kind: Flag, Tools: deployRS, Theirs: "remote-build", Note: builders},
+	{Kind: Flag, Tools: deployRS, Theirs: "remote-build", Ours: "--build-on-target"},
 	{Kind: Flag, Tools: deployRS, Theirs: "checksigs", Note: "leave it out: what is copied is signed for the run, and the host checks it"},
 	{Kind: Flag, Tools: deployRS, Theirs: "skip-checks", Note: "leave it out: nix flake check is not run before a deploy"},
 	{Kind: Flag, Tools: deployRS, Theirs: "interactive", Ours: "deploy-ssh plan .#nodes", Note: "there is no prompt; look first, then apply what was planned"},
 	{Kind: Flag, Tools: deployRS, Theirs: "temp-path", Note: "a run's files are in /run/deploy-ssh on the host"},
-	{Kind: Flag, Tools: deployRS, Theirs: "log-dir", Ours: "--json", Note: "its records have every line that a host printed"},
+	{Kind: Flag, Tools: deployRS, Theirs: "log-dir", Ours: "--report DIR", Note: "each run is kept in any case; --json has every line that a host printed"},
 	{Kind: Flag, Tools: deployRS, Theirs: "debug-logs", Ours: "--verbose"},
+	{Kind: Flag, Tools: deployRS, Theirs: "result-path", Ours: "--keep-result=DIR"},
 
 	{Kind: Flag, Tools: morph, Theirs: "tagged", Ours: "--on @TAG"},
 	{Kind: Flag, Tools: morph, Theirs: "order-by-tags", Ours: "order", Note: "in the node map, or a list of nodes"},
@@ -121,7 +123,7 @@ var table = []Row{
 	{Kind: Flag, Tools: wire, Theirs: "handle-unreachable", Note: "leave it out: a node that can't be reached fails alone, and the others are deployed"},
 	{Kind: Flag, Tools: wire, Theirs: "ssh-accept-host", Note: "leave it out: " + firstKeys},
 	{Kind: Flag, Tools: wire, Theirs: "non-interactive", Note: "leave it out: there is no prompt"},
-	{Kind: Flag, Tools: wire, Theirs: "always-build-local", Note: builders},
+	{Kind: Flag, Tools: wire, Theirs: "always-build-local", Note: "leave it out: nothing is built on hosts without --build-on-target"},
 
 	{Kind: Verb, Tools: []Tool{NixosRebuild, Colmena, Wire, Morph}, Theirs: "switch", Ours: "deploy-ssh apply .#nodes"},
 	{Kind: Verb, Tools: []Tool{NixosRebuild, Colmena, Wire, Morph}, Theirs: "boot", Ours: "deploy-ssh apply .#nodes --goal boot"},

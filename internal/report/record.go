@@ -174,8 +174,9 @@ type Result struct {
 	// Combined says that it is the one system of all nodes of the map.
 	Combined bool `json:"combined,omitempty"`
 	// From and To are what was seen before and after; nil when nothing was.
-	From    *State  `json:"from,omitempty"`
-	To      *State  `json:"to,omitempty"`
+	From *State `json:"from,omitempty"`
+	To   *State `json:"to,omitempty"`
+	// Seconds is how long its phases took together, those before its turn included.
 	Seconds float64 `json:"seconds"`
 }
 

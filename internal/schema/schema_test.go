@@ -96,7 +96,7 @@ func TestUnknownFieldsSayWhatWasMeant(t *testing.T) {
 		`"targetPort"`: `; write ssh.options = [ "Port=…" ]`, `"configuration"`: "; write toplevel",
 		`"targetHost"`: ", as in colmena, morph and wire; write host (known", `"sshOpts"`: "; write ssh.options: bare", `"profiles"`: ", as in deploy-rs; write toplevel: a node has one profile",
 		`"deployment"`: "; its fields stand in the node itself", `"allowLocalDeployment"`: "; every node is deployed over ssh", `"autoRollback"`: "; after a failed activation",
-		`"remoteBuild"`: "; builds run where", `"buildOnTarget"`: "; builds run where", `"targetUser"`: "; write ssh.user (known", `"sudo"`: "; write elevate",
+		`"remoteBuild"`: "; write --build-on-target", `"buildOnTarget"`: "; write --build-on-target", `"targetUser"`: "; write ssh.user (known", `"sudo"`: "; write elevate",
 	} {
 		problems, err := Check(Contract, []byte(strings.Replace(node, "%s", field, 1)))
 		if err != nil || len(problems) != 1 || !strings.Contains(problems[0].Text, want) {

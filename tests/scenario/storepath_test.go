@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"os"
 	"strings"
 	"testing"
 
@@ -39,7 +40,7 @@ type givenWorld struct {
 
 func newGivenWorld(t *testing.T) *givenWorld {
 	t.Helper()
-	r := rig.Start(t, rig.Config{Targets: []rig.Target{
+	r := rig.Start(t, rig.Config{Suite: os.Getenv("RIG_SUITE"), Targets: []rig.Target{
 		rigworld.Target("n1", 22), rigworld.Target("n2", 22), rigworld.Target("n3", 22), {Name: "cache"},
 	}})
 	ctx := t.Context()

@@ -51,7 +51,7 @@ func (w *givenWorld) viaCache(t *testing.T) {
 
 	t.Run("once for all hosts", func(t *testing.T) {
 		before := w.sent(nil)
-		o := w.apply(t, w.new[2], "n1 n2 n3", to(open, ""), fetch, "--via-cache-key", key)
+		o := w.apply(t, w.new[2], "n1 n2 n3", "-p 3", to(open, ""), fetch, "--via-cache-key", key)
 		for _, name := range []string{"n1", "n2", "n3"} {
 			o.want(t, name, verdict.Switched)
 			if c := o.copiedTo(name); c == nil || c.By != "via cache" || c.FromCaches != c.Missing || c.FromHere != 0 || c.WireBytes != 0 {
@@ -123,6 +123,17 @@ chmod +x /usr/bin/nix-store`)
 		o.noted(t, "n1", "was of no use: pushing to")
 		if text := o.Stdout + o.Stderr; strings.Contains(text, "hunter3") || o.copiedTo("n1").By != "cache" {
 			t.Errorf("the password is in the output, or nothing was sent from here:\n%s", text)
+		}
+	})
+	// The host's own settings know the cache and its key: then anybody may fetch there.
+	t.Run("a user whom the store does not trust", func(t *testing.T) {
+		w.sh(t, w.hosts[2], fmt.Sprintf(`cp /etc/nix/nix.conf /root/nix.conf && printf 'trusted-substituters = http://%s:8000\nextra-trusted-public-keys = %s\n' >>/etc/nix/nix.conf
+useradd -m -s /bin/bash joe && cp -r /root/.ssh /home/joe/ && chown -R joe /home/joe/.ssh && systemd-run -q --unit=nix-daemon nix-daemon`, w.cache.Addr, key))
+		o := w.program(t, w.environment(t, map[string]any{"user": "joe"}), "apply --json --goal push --store-path n3="+w.new[4]+" "+to(open, "")+" "+fetch).read(t)
+		w.sh(t, w.hosts[2], "systemctl stop nix-daemon; mv /root/nix.conf /etc/nix/nix.conf")
+		o.want(t, "n3", verdict.Staged)
+		if c := o.copiedTo("n3"); c == nil || c.By != "via cache" {
+			t.Errorf("counted %+v: %+v", c, o.results["n3"])
 		}
 	})
 	t.Run("a command pushes", func(t *testing.T) {

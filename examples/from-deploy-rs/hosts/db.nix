@@ -1,0 +1,5 @@
+{
+  imports = [ ./common.nix ];
+  networking.hostName = "db";
+  services.postgresql.enable = true;
+}

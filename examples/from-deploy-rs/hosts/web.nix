@@ -1,0 +1,6 @@
+{
+  imports = [ ./common.nix ];
+  networking.hostName = "web";
+  services.openssh.ports = [ 2222 ];
+  services.nginx.enable = true;
+}
