@@ -20,9 +20,10 @@ demo: deps ## two real hosts, deployed to, and left running to look at
 faults: deps ## the fault matrix: what goes wrong × the verdict, with the time to it
 	@RIG=required $(GO) test -timeout 40m -count=1 -v -run 'TestFaults|TestBootLoaders|TestGoals|TestElevation|TestContainer|TestRollbackAndStatus' ./tests/scenario | grep -v -e '^=== ' -e '^ *rig '
 
-bench: deps ## copies by deploy-ssh and by Nix over three links; half an hour, on a machine that does nothing else
-	$(GO) run ./tests/bench -incremental
-	$(GO) run ./tests/bench -paths 3000 -mib 600
+bench: deps ## copies by deploy-ssh and by Nix over three links; an hour, on a machine that does nothing else; goes on where it was stopped
+	$(GO) run ./tests/bench
+	$(GO) run ./tests/bench -paths 3000 -mib 600 -cases full
+	$(GO) run ./tests/bench -paths 1 -mib 500 -cases full -links loopback
 
 HOSTS ?= 20
 bench-fleet: deps ## runs over many hosts (HOSTS=100): time, CPU, memory and processes; on a machine that does nothing else

@@ -162,7 +162,10 @@ func (c completer) nodes(cmd *cobra.Command, args []string) []flake.Node {
 			r.Options = append(r.Options, [2]string{name, value})
 		}
 	}
-	m, err := flake.Evaluator{Runner: c.p.local(), Limit: completionLimit}.Evaluate(cmd.Context(), r)
+	// What an earlier press of the key, or a deploy, has evaluated is there already.
+	flags := mapFlags{}
+	flags.noEvalCache, _ = cmd.Flags().GetBool("no-eval-cache")
+	m, err := flake.Evaluator{Runner: c.p.local(), Limit: completionLimit, Keep: flags.keep(c.p)}.Evaluate(cmd.Context(), r)
 	if err != nil {
 		cobra.CompDebugln(err.Error(), false)
 		return nil

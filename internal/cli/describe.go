@@ -88,7 +88,8 @@ func describe(root *cobra.Command) {
 }
 
 // Parse tells whether a command line makes sense: its verb, its flags and their
-// values, the form of its arguments. Nothing is run.
+// values, the form of its arguments. Nothing is run. It is for command lines in
+// documents, which say nothing of values that contradict one another.
 func Parse(args []string) error {
 	root := Root()
 	cmd, rest, err := root.Find(joinOptions(args))

@@ -139,7 +139,7 @@ func get(t *testing.T, method, address string) (int, []byte) {
 
 // Nothing but the closure can be fetched, and nothing at all without the token.
 func TestCacheServesTheClosureAlone(t *testing.T) {
-	for _, c := range []Compression{{}, {Level: 1}, {Level: 3}, {Level: 10}} {
+	for _, c := range []Compression{{}, {Level: 1}, {Level: 3}, {Level: 10}, DefaultCompression} {
 		t.Run(c.String(), func(t *testing.T) {
 			s, server := served(t, c)
 			own := server.URL + "/" + s.token + "/"

@@ -11,10 +11,13 @@ type Compression struct {
 	// Level is zstd's, 1 to 19; 0 means none. The encoder knows four, so several
 	// levels do the same.
 	Level int
+	// Follows is whether a copy begins with Level and goes on with one that the line
+	// and the processor make best, see pace.
+	Follows bool
 }
 
 // DefaultCompression was chosen by measurement, see docs/benchmarks.md.
-var DefaultCompression = Compression{Level: 3}
+var DefaultCompression = Compression{Level: 3, Follows: true}
 
 const maxLevel = 19
 
@@ -29,7 +32,7 @@ func ParseCompression(text string) (Compression, error) {
 	case kind == "zstd":
 		n, err := strconv.Atoi(level)
 		if err == nil && 1 <= n && n <= maxLevel {
-			return Compression{n}, nil
+			return Compression{Level: n}, nil
 		}
 		return Compression{}, fmt.Errorf("%q: want a level from 1 to %d", text, maxLevel)
 	}
@@ -39,6 +42,9 @@ func ParseCompression(text string) (Compression, error) {
 func (c Compression) String() string {
 	if c.Level == 0 {
 		return "none"
+	}
+	if c == DefaultCompression {
+		return "zstd"
 	}
 	return "zstd:" + strconv.Itoa(c.Level)
 }

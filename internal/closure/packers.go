@@ -86,20 +86,23 @@ func take(ctx context.Context, own, shared chan *packer, still func() error) (*p
 type packer struct {
 	home    chan *packer
 	window  int
-	encoder *zstd.Encoder // nil until the first use
+	level   int
+	encoder *zstd.Encoder // of level; nil until the first use
 	nar     bytes.Buffer
 }
 
 // done gives it back.
 func (p *packer) done() { p.home <- p }
 
-// ready makes the encoder.
-func (p *packer) ready(c Compression) (err error) {
-	if p.encoder == nil {
-		p.encoder, err = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.EncoderLevelFromZstd(c.Level)),
-			zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(p.window), zstd.WithLowerEncoderMem(true),
-			zstd.WithEncoderCRC(false)) // Nix checks the hash of the NAR
+// ready makes the encoder of a level.
+func (p *packer) ready(level int) (err error) {
+	if p.encoder != nil && p.level == level {
+		return nil
 	}
+	p.level = level
+	p.encoder, err = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.EncoderLevelFromZstd(level)),
+		zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(p.window), zstd.WithLowerEncoderMem(true),
+		zstd.WithEncoderCRC(false)) // Nix checks the hash of the NAR
 	if err != nil {
 		return fmt.Errorf("preparing to compress: %w", err)
 	}
@@ -107,8 +110,8 @@ func (p *packer) ready(c Compression) (err error) {
 }
 
 // stream packs what archive writes, while it goes on to w.
-func (p *packer) stream(w io.Writer, c Compression, archive func(io.Writer) error) error {
-	if err := p.ready(c); err != nil {
+func (p *packer) stream(w io.Writer, level int, archive func(io.Writer) error) error {
+	if err := p.ready(level); err != nil {
 		return err
 	}
 	p.encoder.Reset(w)
@@ -120,16 +123,16 @@ func (p *packer) stream(w io.Writer, c Compression, archive func(io.Writer) erro
 	return err
 }
 
-// whole returns the packed NAR, which stays when the packer goes on.
-func (p *packer) whole(c Compression, archive func(io.Writer) error) ([]byte, error) {
+// whole returns the packed NAR, which stays when the packer goes on. Level 0 is unpacked.
+func (p *packer) whole(level int, archive func(io.Writer) error) ([]byte, error) {
 	p.nar.Reset()
 	if err := archive(&p.nar); err != nil {
 		return nil, err
 	}
-	if c.Level == 0 {
+	if level == 0 {
 		return bytes.Clone(p.nar.Bytes()), nil
 	}
-	if err := p.ready(c); err != nil {
+	if err := p.ready(level); err != nil {
 		return nil, err
 	}
 	return p.encoder.EncodeAll(p.nar.Bytes(), nil), nil

@@ -123,7 +123,7 @@ func via(t *testing.T, to string) *Via {
 
 func TestPushOnce(t *testing.T) {
 	run := &pusher{said: "copying 3 paths...\ncopying path '/nix/store/a' to 'https://c'...\ncopying pa"}
-	e := Engine{Runner: run, Options: [][2]string{{"netrc-file", "/n"}}, Compress: Compression{3}, Via: via(t, "https://u:hunter2@c/x?secret-key=/k")}
+	e := Engine{Runner: run, Options: [][2]string{{"netrc-file", "/n"}}, Compress: Compression{Level: 3}, Via: via(t, "https://u:hunter2@c/x?secret-key=/k")}
 	var told []string
 	var mu sync.Mutex
 	var all sync.WaitGroup

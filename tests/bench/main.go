@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -40,21 +41,32 @@ func run(ctx context.Context) error {
 	var b bench
 	linkNames := flag.String("links", "loopback,200Mbit-50ms,20Mbit-100ms", "links, separated by commas")
 	only := flag.String("only", "", "ways, separated by commas; empty means all")
+	cases := flag.String("cases", "full,incremental,unchanged", "what the host has before: nothing, all but 1% of the paths, everything")
 	flag.StringVar(&b.suite, "suite", "trixie", "Debian release of both hosts")
 	flag.IntVar(&b.paths, "paths", 800, "store paths of the closure")
 	flag.IntVar(&b.mib, "mib", 255, "size of the closure in MiB")
-	flag.BoolVar(&b.more, "incremental", false, "measure also the copy after 1% of the paths changed, and of nothing")
+	flag.IntVar(&b.rounds, "rounds", 3, "how often each way is measured; one that takes over a minute only once")
 	flag.DurationVar(&b.limit, "limit", 3*time.Minute, "how long one copy may take")
 	flag.StringVar(&b.levels, "levels", "zstd", "values of --compress, separated by commas")
+	flag.StringVar(&b.file, "file", "bench.jsonl", "where measurements are kept; what is there is not measured again")
 	flag.Parse()
 	if *only != "" {
 		b.only = strings.Split(*only, ",")
+	}
+	b.cases = strings.Split(*cases, ",")
+	for _, c := range b.cases {
+		if !slices.Contains([]string{"full", "incremental", "unchanged"}, c) {
+			return fmt.Errorf("no case is called %q", c)
+		}
+	}
+	var err error
+	if b.samples, err = readSamples(b.file); err != nil {
+		return err
 	}
 	if err := b.up(ctx); err != nil {
 		return err
 	}
 	defer func() { _ = b.rig.Down(context.WithoutCancel(ctx)) }()
-	fmt.Printf("%s, %d paths, %d MiB\n\n", b.suite, b.paths, b.mib)
 	for _, name := range strings.Split(*linkNames, ",") {
 		spec, ok := links[name]
 		if !ok {
@@ -69,11 +81,11 @@ func run(ctx context.Context) error {
 
 // bench is a rig with two closures on its deployer.
 type bench struct {
-	suite, levels string
-	paths, mib    int
-	more          bool
-	limit         time.Duration
-	only          []string
+	suite, levels, file string
+	paths, mib, rounds  int
+	limit               time.Duration
+	only, cases         []string
+	samples             []sample
 
 	rig               *rig.Rig
 	full, incremental string // toplevels
@@ -126,54 +138,52 @@ func (b *bench) up(ctx context.Context) (err error) {
 	return err
 }
 
-// sample is one copy.
-type sample struct {
-	seconds     float64
-	wire        int64
-	deployerCPU float64 // seconds, of all processes
-	hostCPU     float64
-	peak        int64 // bytes, of the largest process of the deployer's program
-	failed      string
-}
-
-// measure prints a table of one link.
-func (b *bench) measure(ctx context.Context, name string, spec rig.LinkSpec) error {
-	web1 := b.rig.Host("web1")
-	relay, err := b.rig.Relay(ctx, web1, 22, spec)
+// measure measures what is not measured yet on one link, and prints its tables. The ways
+// take turns, in a new order in each round, so that what else the machine does meets all.
+func (b *bench) measure(ctx context.Context, link string, spec rig.LinkSpec) error {
+	relay, err := b.rig.Relay(ctx, b.rig.Host("web1"), 22, spec)
 	if err != nil {
 		return err
 	}
 	defer relay.Close()
-	ways := waysOf(strings.Split(b.levels, ","))
-	cases := []struct{ name, have, want string }{{"full", "", b.full}}
-	if b.more {
-		cases = append(cases, struct{ name, have, want string }{"1% changed", b.full, b.incremental}, struct{ name, have, want string }{"unchanged", b.full, b.full})
-	}
-	for _, c := range cases {
-		size, err := b.rig.Deployer.Sh(ctx, "nix path-info --json --closure-size "+c.want+" 2>/dev/null | grep -o '\"closureSize\":[0-9]*' | cut -d: -f2")
+	ways := slices.DeleteFunc(waysOf(strings.Split(b.levels, ",")), func(w way) bool { return b.only != nil && !slices.Contains(b.only, w.name) })
+	for _, name := range b.cases {
+		have, want := "", b.full
+		switch name {
+		case "incremental":
+			have, want = b.full, b.incremental
+		case "unchanged":
+			have = b.full
+		}
+		size, err := b.rig.Deployer.Sh(ctx, "nix path-info --json --closure-size "+want+" 2>/dev/null | grep -o '\"closureSize\":[0-9]*' | cut -d: -f2")
 		if err != nil {
 			return err
 		}
-		fmt.Printf("## %s, %s (NAR bytes of the closure: %s)\n\n", name, c.name, strings.TrimSpace(size))
-		fmt.Println("| way | seconds | bytes sent | CPU deployer | CPU host | peak memory |\n|---|---|---|---|---|---|")
-		for _, w := range ways {
-			if b.only != nil && !slices.Contains(b.only, w.name) {
-				continue
-			}
-			if err := b.reset(ctx, c.have); err != nil {
-				return err
-			}
-			s, err := b.copy(ctx, relay, w, c.want)
-			if err != nil {
-				return err
-			}
-			if s.failed != "" {
-				fmt.Printf("| %s | %s | | | | |\n", w.name, s.failed)
-				continue
-			}
-			fmt.Printf("| %s | %.2f | %d | %.1f s | %.1f s | %d MiB |\n", w.name, s.seconds, s.wire, s.deployerCPU, s.hostCPU, s.peak>>20)
+		nar, err := strconv.ParseInt(strings.TrimSpace(size), 10, 64)
+		if err != nil {
+			return fmt.Errorf("the size of %s: %w", want, err)
 		}
-		fmt.Println()
+		for round := range b.rounds {
+			for i := range ways {
+				w := ways[(i+round)%len(ways)]
+				key := sample{Suite: b.suite, Paths: b.paths, MiB: b.mib, Link: link, Case: name, Way: w.name, Round: round, NAR: nar}
+				if b.measured(key) {
+					continue
+				}
+				if err := b.reset(ctx, have); err != nil {
+					return err
+				}
+				s, err := b.copy(ctx, relay, w, want, key)
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(os.Stderr, "%s %s %d: %s %.2fs %d bytes %s\n", link, name, round, w.name, s.Seconds, s.Wire, s.Failed)
+				if err := b.keep(s); err != nil {
+					return err
+				}
+			}
+		}
+		b.table(os.Stdout, link, name)
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func waysOf(levels []string) []way {
 	)
 }
 
-// measured runs $command and says how long it took, its CPU time and the most memory
+// measured runs $command and says how long it took, and the most memory
 // that its own process had. Its standard output is kept.
 const measured = `
 began=$(date +%s.%N)
@@ -53,17 +53,22 @@ sh -c "exec $command" >/root/bench.out 2>/root/bench.err & pid=$!
 while memory=$(grep -s VmHWM /proc/$pid/status); do peak=${memory:-$peak}; sleep 0.05; done
 wait $pid; status=$?
 ended=$(date +%s.%N)
-times >/root/bench.times; set -- $(tail -n 1 /root/bench.times)
-echo "$status $(echo "$began $ended" | perl -ane 'print $F[1]-$F[0]') $1 $2 $(echo "$peak" | tr -dc 0-9)"
+echo "$status $(echo "$began $ended" | perl -ane 'print $F[1]-$F[0]') $(echo "$peak" | tr -dc 0-9)"
 `
 
-func (b *bench) copy(ctx context.Context, relay *rig.Relay, w way, toplevel string) (sample, error) {
+// copy copies a toplevel in one way, and fills in the sample.
+func (b *bench) copy(ctx context.Context, relay *rig.Relay, w way, toplevel string, s sample) (sample, error) {
+	load, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return s, err
+	}
+	_, _ = fmt.Sscan(string(load), &s.Load)
 	d, web1 := b.rig.Deployer, b.rig.Host("web1")
 	env := fmt.Sprintf("cd %s; toplevel=%s; export toplevel; command='%s'\n", rigworld.Flake, toplevel, w.command)
 	ssh := fmt.Sprintf("ssh -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -p %d", relay.Port)
 	if w.ours {
 		if err := d.WriteFile(ctx, rigworld.Flake+"/pushed", []byte(toplevel), 0o644); err != nil {
-			return sample{}, err
+			return s, err
 		}
 		env += fmt.Sprintf("DEPLOY_SSH_NODES='{\"nodes\":{\"web1\":{\"options\":[\"Port=%d\",\"StrictHostKeyChecking=no\"]}}}'; export DEPLOY_SSH_NODES\n", relay.Port)
 	} else {
@@ -72,39 +77,41 @@ func (b *bench) copy(ctx context.Context, relay *rig.Relay, w way, toplevel stri
 			compression = "yes"
 		}
 		if _, err := d.Sh(ctx, fmt.Sprintf("%s -o Compression=%s -M -S /root/bench.ctl -f -N root@127.0.0.1 2>/dev/null", ssh, compression)); err != nil {
-			return sample{}, err
+			return s, err
 		}
 		defer func() {
 			_, _ = d.Sh(context.WithoutCancel(ctx), "ssh -S /root/bench.ctl -O exit root@127.0.0.1 2>/dev/null; rm -f /root/bench.ctl")
 		}()
 		env += "NIX_SSHOPTS='-S /root/bench.ctl'; export NIX_SSHOPTS\n"
 	}
-	sent, cpu := relay.Sent(), hostCPU(ctx, web1)
+	sent, cpu, own := relay.Sent(), hostCPU(ctx, web1), hostCPU(ctx, d)
 	limited, cancel := context.WithTimeout(ctx, b.limit)
 	defer cancel()
 	out, err := d.Run(limited, rig.Cmd{Args: []string{"bash", "-c", env + measured}})
 	if err != nil {
 		if errors.Is(limited.Err(), context.DeadlineExceeded) && ctx.Err() == nil {
-			return sample{failed: fmt.Sprintf("> %.0f", b.limit.Seconds())}, nil
+			s.Failed = fmt.Sprintf("> %.0f", b.limit.Seconds())
+			return s, nil
 		}
-		return sample{}, err
+		return s, err
 	}
 	fields := strings.Fields(out.Stdout)
-	if len(fields) != 5 || fields[0] != "0" {
+	if len(fields) != 3 || fields[0] != "0" {
 		said, _ := d.ReadFile(ctx, "/root/bench.err")
-		return sample{failed: fmt.Sprintf("failed: %s %s", out.Stdout, said)}, nil
+		s.Failed = strings.ReplaceAll(fmt.Sprintf("failed: %s %s", out.Stdout, said), "\n", " ")
+		return s, nil
 	}
-	s := sample{wire: relay.Sent() - sent, hostCPU: hostCPU(ctx, web1) - cpu, deployerCPU: minutes(fields[2]) + minutes(fields[3])}
-	s.seconds, _ = strconv.ParseFloat(fields[1], 64)
-	kib, _ := strconv.ParseInt(fields[4], 10, 64)
-	s.peak = kib << 10
+	s.Wire, s.HostCPU, s.DeployerCPU = relay.Sent()-sent, hostCPU(ctx, web1)-cpu, hostCPU(ctx, d)-own
+	s.Seconds, _ = strconv.ParseFloat(fields[1], 64)
+	kib, _ := strconv.ParseInt(fields[2], 10, 64)
+	s.Peak = kib << 10
 	if w.ours {
 		records, err := d.ReadFile(ctx, "/root/bench.out")
 		if err != nil {
-			return sample{}, err
+			return s, err
 		}
-		if s.seconds, err = copyPhase(records); err != nil {
-			return sample{}, err
+		if s.Seconds, err = copyPhase(records); err != nil {
+			return s, err
 		}
 	}
 	_, err = web1.Sh(ctx, "nix-store --check-validity "+toplevel)
@@ -133,14 +140,6 @@ func copyPhase(records []byte) (float64, error) {
 		}
 	}
 	return seconds, nil
-}
-
-// minutes reads bash's 1m2.345s.
-func minutes(text string) float64 {
-	m, s, _ := strings.Cut(strings.TrimSuffix(text, "s"), "m")
-	whole, _ := strconv.ParseFloat(m, 64)
-	rest, _ := strconv.ParseFloat(s, 64)
-	return 60*whole + rest
 }
 
 // hostCPU is the CPU time of everything on a host since its boot, in seconds.
