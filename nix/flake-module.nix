@@ -16,6 +16,14 @@ let
   deploy-ssh = import ./lib.nix;
   ours = deploy-ssh.types { inherit lib; };
   cfg = config.deploy-ssh;
+  map = {
+    inherit (cfg)
+      nodes
+      defaults
+      order
+      combined
+      ;
+  };
 in
 {
   options.deploy-ssh = {
@@ -44,6 +52,11 @@ in
       default = null;
       description = "Names in deploy order; without it, nodes go by name.";
     };
+    combined = mkOption {
+      type = types.nullOr ours.toplevel;
+      default = null;
+      description = "One system of all nodes, which `--combined` deploys to the host of the first.";
+    };
     attribute = mkOption {
       type = ours.name;
       default = "nodes";
@@ -52,13 +65,11 @@ in
   };
 
   config = lib.mkIf (cfg.nodes != { }) {
-    flake.${cfg.attribute} = {
-      inherit (cfg) nodes defaults order;
-    };
+    flake.${cfg.attribute} = map;
     perSystem =
       { system, ... }:
       {
-        checks = (deploy-ssh.checks { inherit (cfg) nodes defaults order; }).${system} or { };
+        checks = (deploy-ssh.checks map).${system} or { };
       };
   };
 }

@@ -29,10 +29,9 @@ let
     "/run/current-system/sw/bin/nix-daemon"
   ];
 
-  # The keys open connections for deploy-ssh alone: no terminal, no agent, no X11,
-  # and no way on from the host. The forward is the one that the host fetches its
-  # closure through.
-  restricted = key: ''restrict,port-forwarding,permitlisten="localhost:*",permitlisten="127.0.0.1:*",permitopen="none" ${key}'';
+  # The keys open connections for deploy-ssh alone: no terminal, no agent, no X11. The
+  # forward is the one that the host fetches its closure through.
+  restricted = key: ''restrict,port-forwarding,permitlisten="localhost:*",permitlisten="127.0.0.1:*" ${key}'';
 
   sudo.extraRules = mkIf (!root && cfg.elevate == "sudo") [
     {
@@ -66,8 +65,8 @@ in
       type = types.bool;
       default = true;
       description = ''
-        Whether the keys open no terminal, no agent, no X11 and no connection from the
-        host to elsewhere. They still run commands: with `elevate`, any command as root.
+        Whether the keys open no terminal, no agent and no X11, and listen on the host's
+        loopback alone. They still run commands: with `elevate`, any command as root.
       '';
     };
     elevate = mkOption {
@@ -122,7 +121,8 @@ in
       readOnly = true;
       description = ''
         The entry of this host in a node map: `nodes.web = self.nixosConfigurations.web.config.deploy-ssh.target.node`.
-        Reading it evaluates the host's configuration.
+        Reading it evaluates the host's configuration. It expects the host to have the name
+        that the configuration gives it, so it is for hosts that run this already.
       '';
     };
   };

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -31,6 +32,8 @@ const completedFlake = `{
 
 // Real command lines, on a real flake: what a shell is told when the tab key is pressed.
 func TestComplete(t *testing.T) {
+	defer func(before time.Duration) { completionLimit = before }(completionLimit)
+	completionLimit = 5 * time.Minute
 	store := nixtest.New(t)
 	dir := filepath.Join(store.Runner.Dir, "fleet")
 	if err := os.Mkdir(dir, 0o755); err != nil {

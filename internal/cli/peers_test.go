@@ -16,8 +16,8 @@ import (
 
 func TestFlagsOfOthers(t *testing.T) {
 	for _, tt := range []struct{ args, want string }{
-		{".#nodes --target-host root@web", "unknown flag: --target-host, as in nixos-rebuild; write host: in the node's entry"},
-		{".#nodes --use-remote-sudo", `write elevate = "sudo": in the node's entry`},
+		{".#nodes --target-host root@web", "unknown flag: --target-host, as in nixos-rebuild; write host; in the node's entry"},
+		{".#nodes --use-remote-sudo", `write elevate = "sudo"; in the node's entry`},
 		{".#nodes --build-host b", "; builds run where Nix runs them"},
 		{".#nodes --no-substitutes", "write --no-substitute"},
 		{".#nodes --magic-rollback false", "write --confirm 2m"},

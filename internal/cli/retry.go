@@ -78,10 +78,28 @@ func retried(lasts []history.Last, nodes []flake.Node) (left, notes []string) {
 		}
 	}
 	if len(again) > 0 {
-		notes = append(notes, "retrying "+strings.Join(again, ", "))
+		notes = append(notes, "retrying "+some(again))
 	}
 	if len(gone) > 0 {
-		notes = append(notes, "not retried, since no longer in the map: "+strings.Join(gone, ", "))
+		notes = append(notes, "not retried, since no longer in the map: "+some(gone))
+	}
+	var unknown []string
+	for _, n := range nodes {
+		if n.Selected && !slices.ContainsFunc(lasts, func(l history.Last) bool { return l.Node == n.Name }) {
+			unknown = append(unknown, n.Name)
+		}
+	}
+	if len(unknown) > 0 {
+		notes = append(notes, "not retried, since no run of them is on record: "+some(unknown))
 	}
 	return left, notes
+}
+
+// some is a list that a person reads, however long it is.
+func some(names []string) string {
+	const most = 20
+	if len(names) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	}
+	return strings.Join(names, ", ")
 }

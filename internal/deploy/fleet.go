@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sourcegraph/conc"
 	"github.com/sourcegraph/conc/pool"
 
 	"github.com/deploy-ssh/deploy-ssh/internal/activate"
@@ -87,6 +88,7 @@ func (f *Fleet) Run(ctx context.Context, nodes []plan.Node, buildErrors map[stri
 			r.each(ctx, of)
 		}
 	}
+	r.closing.Wait()
 	results := make([]report.Result, len(nodes))
 	for i, result := range r.results {
 		results[i] = *result
@@ -132,6 +134,8 @@ type run struct {
 	fleet *Fleet
 	asked []plan.Node // as they were given
 	nodes []*deployment
+	// closing are the connections that are being closed.
+	closing conc.WaitGroup
 
 	mu      sync.Mutex
 	results []*report.Result // by place in the list; nil until the node has ended
@@ -307,9 +311,10 @@ func (r *run) skip(d *deployment, why string) {
 	r.finish(d, verdict.Decision{Verdict: verdict.NotStarted, Reason: why})
 }
 
-// finish ends a node. Results come out in list order.
+// finish ends a node. Results come out in list order. Nobody waits for the end of its
+// connection but the end of the run.
 func (r *run) finish(d *deployment, decision verdict.Decision) {
-	d.close()
+	r.closing.Go(d.close)
 	d.place.end()
 	result := d.result(decision)
 	r.mu.Lock()

@@ -143,37 +143,41 @@ func read(path string, records bool) (Run, error) {
 		return run, fmt.Errorf("reading the report %s: %w", run.Name, errForeign)
 	}
 	run.Going = going(file)
-	lines := bufio.NewReader(file)
-	first := true
-	for {
+	if err := run.parse(file, records); err != nil {
+		return run, fmt.Errorf("reading the report %s: %w", run.Name, err)
+	}
+	return run, nil
+}
+
+// parse reads the text of a report: its head, and its records if they are wanted.
+func (r *Run) parse(text io.Reader, records bool) error {
+	lines := bufio.NewReader(text)
+	for first := true; ; first = false {
 		line, err := lines.ReadBytes('\n')
-		if errors.Is(err, io.EOF) {
+		switch {
+		case errors.Is(err, io.EOF) && !first:
 			// A line without an end is one that its program did not live to write.
-			break
-		}
-		if err != nil {
-			return run, fmt.Errorf("reading the report %s: %w", run.Name, err)
+			return nil
+		case errors.Is(err, io.EOF):
+			return errForeign
+		case err != nil:
+			return err
 		}
 		if first {
-			if json.Unmarshal(line, &run.Head) != nil || run.Version != version {
-				return run, fmt.Errorf("reading the report %s: %w", run.Name, errForeign)
+			if json.Unmarshal(line, &r.Head) != nil || r.Version != version {
+				return errForeign
 			}
-			first = false
 			if !records {
-				return run, nil
+				return nil
 			}
 			continue
 		}
-		var r report.Record
-		if json.Unmarshal(line, &r) != nil {
-			return run, fmt.Errorf("reading the report %s: %w", run.Name, errForeign)
+		var record report.Record
+		if json.Unmarshal(line, &record) != nil {
+			return errForeign
 		}
-		run.take(r)
+		r.take(record)
 	}
-	if first {
-		return run, fmt.Errorf("reading the report %s: %w", run.Name, errForeign)
-	}
-	return run, nil
 }
 
 // take adds a record to what is known of the run.

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -27,7 +28,7 @@ func announce(node string) report.Record {
 // records are those of a run about web1 and web2.
 func records() []report.Record {
 	return []report.Record{
-		{Run: &report.Run{Source: "git+https://me:secret@example.org/fleet#nodes"}},
+		{Run: &report.Run{Source: "git+https://me:secret@example.org/fleet?ref=main&private_token=secret#nodes"}},
 		{Plan: &report.Plan{Nodes: []string{"web1", "web2"}}},
 		announce("web1"),
 		{Progress: &report.Progress{Node: "web1", Text: "secret"}},
@@ -92,7 +93,7 @@ func TestWrittenAndRead(t *testing.T) {
 		}
 	}
 	run := load(t, dir)
-	if run.Going || run.Summary == nil || run.Verb != "apply" || !run.Time.Equal(began) || run.Source != "git+https://…@example.org/fleet#nodes" {
+	if run.Going || run.Summary == nil || run.Verb != "apply" || !run.Time.Equal(began) || run.Source != "git+https://…@example.org/fleet?ref=main&private_token=…#nodes" {
 		t.Errorf("read back: %+v", run)
 	}
 	if diff := cmp.Diff([]string{"web1", "web2"}, run.Nodes); diff != "" || len(run.Results) != 2 || len(run.Records) != 7 {
@@ -262,4 +263,23 @@ func TestLasts(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
 		}
 	}
+}
+
+// Whatever is in a file, reading it ends, and no result is one of another verdict than
+// this program knows.
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(`{"report":1,"verb":"apply"}` + "\n" + `{"result":{"node":"a","verdict":"odd","class":"good"}}` + "\n" + `{"plan"`))
+	f.Add([]byte(`{"report":1}` + "\n" + `{"plan":{"nodes":["a"]}}` + "\n" + `{"summary":{}}` + "\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		run := Run{Begun: map[string]bool{}}
+		if err := run.parse(bytes.NewReader(text), true); err != nil {
+			return
+		}
+		for _, r := range run.Results {
+			if !known(r.Verdict) {
+				t.Errorf("the verdict %q", r.Verdict)
+			}
+		}
+		_ = Lasts([]Run{run})
+	})
 }

@@ -32,8 +32,21 @@ func NewWriter(dir string, head Head) *Writer {
 // maxText is how much of one text is kept.
 const maxText = 64 << 10
 
-// password is what stands in front of the host in a URL.
-var password = regexp.MustCompile(`(https?://)[^/\s"\\@]+@`)
+// password is what stands in front of the host in a URL, parameter one of its
+// parameters whose name says what it is.
+var (
+	password  = regexp.MustCompile(`(https?://)[^/\s"\\@]+@`)
+	parameter = regexp.MustCompile(`([?&][A-Za-z0-9_.-]*(?:token|secret|password|apikey|api_key)[A-Za-z0-9_.-]*=)[^&\s"\\#'’]+`)
+)
+
+// withoutSecrets is a text without the secrets in its URLs.
+func withoutSecrets(text []byte) []byte {
+	text = password.ReplaceAll(text, []byte("${1}…@"))
+	if !bytes.ContainsAny(text, "?&") {
+		return text // the other one takes its time
+	}
+	return parameter.ReplaceAll(text, []byte("${1}…"))
+}
 
 // Handle implements [report.Handler]. After an error it must not be called again.
 func (w *Writer) Handle(r report.Record) error {
@@ -44,7 +57,7 @@ func (w *Writer) Handle(r report.Record) error {
 	if err != nil {
 		return fmt.Errorf("writing the report: %w", err)
 	}
-	text = password.ReplaceAll(text, []byte("${1}…@"))
+	text = withoutSecrets(text)
 	if w.file == nil {
 		w.pending = append(w.pending, text...)
 		if r.Announce == nil && r.Result == nil && (r.Phase == nil || r.Phase.Node == "") {

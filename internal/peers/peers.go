@@ -82,7 +82,7 @@ func (r Row) Remedy() string {
 	case r.Note == "":
 		return "write " + r.Ours
 	}
-	return "write " + r.Ours + ": " + r.Note
+	return "write " + r.Ours + "; " + r.Note
 }
 
 // Find returns the row of a name, regardless of case. Names that mean something

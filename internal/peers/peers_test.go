@@ -32,7 +32,7 @@ func TestFind(t *testing.T) {
 	}{
 		{Field, "targetHost", "write host"},
 		{Field, "TARGETHOST", "write host"},
-		{Field, "targetPort", `write ssh.options = [ "Port=…" ]: the port is an option`},
+		{Field, "targetPort", `write ssh.options = [ "Port=…" ]; the port is an option`},
 		{Flag, "build-host", builders},
 		{Flag, "targethost", ""},
 		{Field, "tags", ""},

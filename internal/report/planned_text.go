@@ -90,7 +90,7 @@ func (p *page) labelled(label, text string) {
 }
 
 func (p *page) title(n Planned, what string) {
-	p.b.WriteString(wrap(fmt.Sprintf("%s (%s): %s", n.Node, login(n.User, n.Host), what), p.width-2, "  ") + "\n")
+	p.b.WriteString(wrap(Printable(fmt.Sprintf("%s (%s): %s", n.Node, login(n.User, n.Host), what)), p.width-2, "  ") + "\n")
 }
 
 // changing shows a node that an apply would change.

@@ -28,7 +28,7 @@ func statusTable(all []Status, s Summary, verbose bool) string {
 			good++
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", st.Node, word, or(number(st.Generation), "-"),
-			or(systemName(st.Running), "-"), or(systemName(st.BootEntry), "-"))
+			or(Printable(systemName(st.Running)), "-"), or(Printable(systemName(st.BootEntry)), "-"))
 	}
 	_ = table.Flush()
 	for _, st := range all {

@@ -76,10 +76,10 @@ func TestUnknownFieldsSayWhatWasMeant(t *testing.T) {
 		{`{"nodes":{"web":{"hots":1}}}`, `; did you mean "host"?`},
 		{`{"nodes":{"web":{"Port":1}}}`, `; write options = [ "Port=…" ]`},
 		{`{"nodes":{"web":{"ProxyJump":1}}}`, `; an option of ssh_config is an item of options: options = [ "ProxyJump=…" ]`},
-		{`{"nodes":{"web":{"sshOpts":1}}}`, `, as in deploy-rs; write options: bare Key=Value`},
-		{`{"nodes":{"web":{"targetPort":1}}}`, `, as in colmena, morph and wire; write options = [ "Port=…" ]: the port`},
+		{`{"nodes":{"web":{"sshOpts":1}}}`, `, as in deploy-rs; write options; bare Key=Value`},
+		{`{"nodes":{"web":{"targetPort":1}}}`, `, as in colmena, morph and wire; write options = [ "Port=…" ]; the port`},
 		{`{"nodes":{"web":{"profiles":1}}}`, `unknown field "profiles" (known:`},
-		{`{"nodes":{"web":{"magicRollback":1}}}`, `, as in deploy-rs; write --confirm 2m: a flag`},
+		{`{"nodes":{"web":{"magicRollback":1}}}`, `, as in deploy-rs; write --confirm 2m; a flag`},
 		{`{"nodes":{"web":{"hostname":1}}}`, `; write host`},
 		{`{"nodes":{"web":{"ssh":1}}}`, `; its fields stand here without it`},
 		{`{"nodes":{"web":{"zzz":1}}}`, `unknown field "zzz" (known: elevate, host, hostKey, key, options, user)`},
@@ -94,7 +94,7 @@ func TestUnknownFieldsSayWhatWasMeant(t *testing.T) {
 	for field, want := range map[string]string{
 		`"user"`: "; write ssh.user", `"hostKey"`: "; write ssh.hostKey", `"sshUser"`: "; write ssh.user", `"hostname"`: "; write host",
 		`"targetPort"`: `; write ssh.options = [ "Port=…" ]`, `"configuration"`: "; write toplevel",
-		`"targetHost"`: ", as in colmena, morph and wire; write host (known", `"sshOpts"`: "; write ssh.options: bare", `"profiles"`: ", as in deploy-rs; write toplevel: a node has one profile",
+		`"targetHost"`: ", as in colmena, morph and wire; write host (known", `"sshOpts"`: "; write ssh.options; bare", `"profiles"`: ", as in deploy-rs; write toplevel; a node has one profile",
 		`"deployment"`: "; its fields stand in the node itself", `"allowLocalDeployment"`: "; every node is deployed over ssh", `"autoRollback"`: "; after a failed activation",
 		`"remoteBuild"`: "; write --build-on-target", `"buildOnTarget"`: "; write --build-on-target", `"targetUser"`: "; write ssh.user (known", `"sudo"`: "; write elevate",
 	} {

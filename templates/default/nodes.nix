@@ -2,11 +2,13 @@
 {
   web = {
     host = "web.example.org";
-    # The user that hosts/web.nix makes, and how it becomes root.
-    ssh.user = "deploy";
-    elevate = "sudo";
+    # ssh.options = [ "Port=2222" ];
+
     # The key that `deploy-ssh hostkeys .#nodes` prints: no other host gets a login.
     # ssh.hostKey = "ssh-ed25519 AAAA…";
-    # ssh.options = [ "Port=2222" ];
+
+    # Once the host has been deployed to: the user that hosts/web.nix makes.
+    # ssh.user = "deploy";
+    # elevate = "sudo";
   };
 }

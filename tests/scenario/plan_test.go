@@ -410,6 +410,12 @@ func (w *planner) applied(t *testing.T) {
 	if again["web1"].Verdict != verdict.Unchanged {
 		t.Errorf("applied again, web1 is %s (%s)", again["web1"].Verdict, again["web1"].Reason)
 	}
+	// Without a flake the nodes are the environment's.
+	env := `DEPLOY_SSH_NODES='{"nodes": {"web1": {"host": "web1", "options": ["Port=2201"]}}}'`
+	w.call(t, "plan --store-path web1="+wanted.Wanted+" --out env.plan", verdict.ExitGood, env)
+	has(t, w.call(t, "apply --plan env.plan", verdict.ExitGood, env).Stdout, "web1  unchanged")
+	has(t, w.call(t, "apply --plan env.plan", verdict.ExitUsage, strings.Replace(env, "2201", "2299", 1)).Stderr, "node web1: options is")
+	has(t, w.call(t, "apply --plan env.plan", verdict.ExitUsage).Stderr, "web1")
 	w.sh(t, w.r.Deployer, "cd "+rigworld.Flake+" && sed -i 's/later.n/next\\\\n/' map.nix")
 }
 

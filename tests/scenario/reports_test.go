@@ -148,7 +148,7 @@ func TestReports(t *testing.T) {
 	contains(errs, "the node has no `toplevel`")
 	_, errs = call(2, "deploy-ssh .#nodes --combined")
 	contains(errs, "the map has no `combined`")
-	nodes, errs = deploy(verdict.ExitFailed, "deploy-ssh .#broken --combined")
+	nodes, _ = deploy(verdict.ExitFailed, "deploy-ssh .#broken --combined")
 	want(nodes, "web1 eval-failed")
 	call(0, "deploy-ssh plan .#all --combined --out /root/all.plan && deploy-ssh apply --plan /root/all.plan")
 	_, errs = call(2, "deploy-ssh .#all --retry-failed")

@@ -13,6 +13,9 @@ import (
 // its page to the deployer, and the baseline agrees.
 func TwoTargets(ctx context.Context, w World) error {
 	for _, t := range w.Targets {
+		if t.Page == "" {
+			return fmt.Errorf("target %s serves no page", t.Node)
+		}
 		// The deploy can't have gone over the usual port.
 		if out, err := w.Deployer.Run(ctx, fmt.Sprintf("ssh -o BatchMode=yes -o ConnectTimeout=5 -F none -p 22 root@%s true", t.Host)); err != nil || out.Code != 255 {
 			return fmt.Errorf("target %s answers on port 22: %+v, %v", t.Node, out, err)

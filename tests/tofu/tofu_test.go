@@ -43,6 +43,7 @@ const flake = `{
       one.nixosConfigurations = generation "one";
       nixosConfigurations = generation "two";
       bad = host "n1" "bad" { activate = "fails"; };
+      slow = host "n1" "slow" { activateSeconds = 10; };
     };
 }
 `
@@ -271,6 +272,23 @@ func TestOpenTofu(t *testing.T) {
 		t.Errorf("a path that isn't there:\n%s", out)
 	}
 
+	// An interrupt, as from a terminal, in the middle of a switch: that goes on, and the
+	// next apply finds it or its result.
+	w.variables(nodes, map[string]string{"n1": built("slow"), "n2": two})
+	cut := w.sh(`cd ` + infrastructure + ` && export PATH=/root/bin:$PATH GORACE=atexit_sleep_ms=0 TF_CLI_CONFIG_FILE=/dev/null
+setsid env --default-signal=INT tofu apply -auto-approve -no-color >/root/cut 2>&1 & tofu=$!
+for try in $(seq 1200); do grep -q 'takes its time: 2' /root/cut && break; sleep 0.1; done
+kill -INT -$tofu; wait $tofu; echo "exit code $?"; cat /root/cut`)
+	if strings.HasPrefix(cut, "exit code 0") || !strings.Contains(cut, "takes its time: 2") || strings.Contains(cut, "switched") {
+		t.Errorf("not interrupted in the middle:\n%s", cut)
+	}
+	out, calls = w.apply(0, "")
+	if !strings.Contains(out, "switched") && !strings.Contains(out, "unchanged") {
+		t.Errorf("after the interrupt:\n%s", out)
+	}
+	w.want("calls", calls, "[n1]")
+	w.want("the hosts run", w.runs(), "n1-slow n2-two")
+
 	// Many at once, all on one host under names of their own: each key is saved whole.
 	many, same := map[string]map[string]any{}, map[string]string{}
 	for i := range 8 {
@@ -294,7 +312,7 @@ func TestOpenTofu(t *testing.T) {
 		t.Errorf("tofu destroy:\n%s", out)
 	}
 	w.want("calls", w.sh("cat /root/calls 2>/dev/null; true"), "")
-	w.want("the hosts run", w.runs(), "n1-two n2-two")
+	w.want("the hosts run", w.runs(), "n1-slow n2-two")
 	if left := w.sh("ls -d /tmp/deploy-ssh.* /tmp/deploy-ssh-new.* 2>/dev/null; true"); left != "" {
 		t.Errorf("left on the deployer: %s", left)
 	}

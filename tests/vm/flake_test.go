@@ -119,7 +119,9 @@ func testFlake(t *testing.T, n nixOf) {
 // checks are the names of the derivations in the flake's checks.
 var checks = map[string]string{
 	"deploy-ssh": "deploy-ssh-0.1.0", "go": "deploy-ssh-check-0.1.0", "modules": "deploy-ssh-modules",
-	"vm-two-targets": "vm-test-run-deploy-ssh-two-targets",
+	"vm-two-targets": "vm-test-run-deploy-ssh-two-targets", "vm-broken-maps": "vm-test-run-deploy-ssh-broken-maps",
+	"vm-recovery": "vm-test-run-deploy-ssh-recovery", "vm-verdicts": "vm-test-run-deploy-ssh-verdicts",
+	"vm-elevation": "vm-test-run-deploy-ssh-elevation",
 }
 
 // The hash in package.nix is that of the tree that `go mod vendor` makes, as

@@ -110,7 +110,7 @@ let
     "keys that only deploy" = {
       got = deploy.users.users.deploy.openssh.authorizedKeys.keys;
       want = [
-        ''restrict,port-forwarding,permitlisten="localhost:*",permitlisten="127.0.0.1:*",permitopen="none" ssh-ed25519 AAAA ann''
+        ''restrict,port-forwarding,permitlisten="localhost:*",permitlisten="127.0.0.1:*" ssh-ed25519 AAAA ann''
       ];
     };
     "a rule for sudo" = {

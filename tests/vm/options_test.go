@@ -44,7 +44,7 @@ A login user for deploy-ssh on a host, and what it may do.
 The rule for sudo or doas names the two programs that deploy-ssh starts as root: ` + "`/bin/sh`" + `, which
 reads its scripts from standard input, and ` + "`nix-daemon`" + `, for the copy of last resort. **It is not
 less than root:** who may start a shell as root may do everything. What it gives is a user
-of its own, keys that open no terminal and forward nothing but what a copy needs, no password, and nothing
+of its own, keys that open no terminal and no agent, no password, and nothing
 for anybody else on the host. A narrower rule would be a false promise: a user who may activate
 a system of his choice is root, whatever the programs are called.
 `, "deploy-ssh.target.node."},

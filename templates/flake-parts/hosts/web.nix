@@ -1,14 +1,15 @@
-# The host web. What runs on it already, `nixos-generate-config` has written to
-# /etc/nixos on the host: copy hardware-configuration.nix here and import it.
+# The host web. What is deployed replaces what it runs: start from its own
+# /etc/nixos/configuration.nix and hardware-configuration.nix.
 {
   # imports = [ ./web-hardware.nix ];
 
   networking.hostName = "web";
   system.stateVersion = "25.11";
 
+  # Makes the user `deploy`. Keep root's key until that has been tried.
   deploy-ssh.target = {
     enable = true;
-    # The public half of the key that you deploy with.
-    authorizedKeys = [ ];
+    authorizedKeys = [ ]; # the public half of the key that you deploy with
   };
+  users.users.root.openssh.authorizedKeys.keys = [ ];
 }

@@ -153,7 +153,7 @@ func (b *bench) down(ctx context.Context) {
 // measure prints the table.
 func (b *bench) measure(ctx context.Context) error {
 	fmt.Printf("%s, %d hosts, round trip %v\n\n", b.suite, b.hosts, b.roundTrip)
-	fmt.Println("| run | seconds | CPU deployer | peak memory | processes |\n|---|---|---|---|---|")
+	fmt.Println("| run | seconds | CPU deployer | CPU hosts | peak memory | processes |\n|---|---|---|---|---|---|")
 	const program = "deploy-ssh --json --settle 0s "
 	many := fmt.Sprintf("-p %d", b.parallel)
 	cases := []struct {
@@ -183,16 +183,18 @@ func (b *bench) measure(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
-		fmt.Printf("| %s | %.2f | %.1f s | %d MiB | %d |\n", c.name, s.seconds, s.cpu, s.peak>>20, s.processes)
+		fmt.Printf("| %s | %.2f | %.1f s | %.1f s | %d MiB | %d |\n", c.name, s.seconds, s.cpu, s.hosts, s.peak>>20, s.processes)
 	}
 	return nil
 }
 
 // sample is one run.
 type sample struct {
-	seconds, cpu float64 // both in seconds; cpu of all processes of the deployer's
-	peak         int64   // bytes, of all of them at one time, what they share counted once
-	processes    int     // the most at one time
+	seconds   float64
+	cpu       float64 // seconds, of all processes of the run on the deployer
+	hosts     float64 // seconds, of all that the hosts did meanwhile
+	peak      int64   // bytes, of all of the deployer's at one time, what they share counted once
+	processes int     // the most at one time
 }
 
 //go:embed measured.sh
@@ -202,6 +204,10 @@ var measured string
 // the verdict, if one is given.
 func (b *bench) once(ctx context.Context, command string, nodes int, verdict string) (sample, error) {
 	d := b.rig.Deployer
+	before, err := b.hostsCPU(ctx)
+	if err != nil {
+		return sample{}, err
+	}
 	out, err := d.Run(ctx, rig.Cmd{Args: []string{"bash", "-c", measured, "measured", command}, Dir: rigworld.Flake, Env: []string{b.env}})
 	if err != nil {
 		return sample{}, err
@@ -226,7 +232,28 @@ func (b *bench) once(ctx context.Context, command string, nodes int, verdict str
 	if err := check(records, nodes, verdict); err != nil {
 		return sample{}, err
 	}
-	return sample{seconds: numbers[0], cpu: numbers[1] + numbers[2], peak: int64(numbers[3]) << 10, processes: int(numbers[4])}, nil
+	after, err := b.hostsCPU(ctx)
+	if err != nil {
+		return sample{}, err
+	}
+	return sample{seconds: numbers[0], cpu: numbers[1] + numbers[2], hosts: after - before, peak: int64(numbers[3]) << 10, processes: int(numbers[4])}, nil
+}
+
+// hostsCPU is the CPU time of everything on all hosts since their boot, in seconds.
+func (b *bench) hostsCPU(ctx context.Context) (float64, error) {
+	sum := 0.0
+	for _, h := range b.rig.Targets {
+		out, err := h.Sh(ctx, "sed -n 's/^usage_usec //p' /sys/fs/cgroup/cpu.stat")
+		if err != nil {
+			return 0, err
+		}
+		n, err := strconv.ParseFloat(strings.TrimSpace(out), 64)
+		if err != nil {
+			return 0, fmt.Errorf("CPU time of %s: %w", h.Name, err)
+		}
+		sum += n / 1e6
+	}
+	return sum, nil
 }
 
 // check counts the verdicts in the records of a run.

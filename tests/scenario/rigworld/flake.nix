@@ -26,6 +26,10 @@
         toplevel = web generation "web2" "web2";
       };
       web1Node = web1 "two";
+
+      # web1 with systems that serve nothing: a good one, and some with faults.
+      plain = name: more: web1 "two" // { toplevel = toplevels.mkToplevel ({ inherit name; } // more); };
+      one = name: more: [ (plain name more) ];
     in
     {
       lib = toplevels;
@@ -68,6 +72,18 @@
         }
         (web2 "four")
       ];
+
+      good = one "good" { };
+      other = one "other" { };
+      blocked = one "blocked" { faults.unit = "hangs"; };
+      hangs = one "hangs" { faults.activateSeconds = 100000; };
+      slow = one "slow" { faults.activateSeconds = 8; };
+      unitFails = one "unit-fails" { faults.unit = "fails"; };
+      activateFails = one "activate-fails" { faults.activate = "fails"; };
+      checkFails = one "check-fails" { faults.preSwitchCheck = true; };
+      loaderFails = one "loader-fails" { faults.loader = "fails"; };
+      sudo = [ (plain "sudo" { } // { elevate = "sudo"; }) ];
+      doas = [ (plain "doas" { } // { elevate = "doas"; }) ];
 
       bad = {
         mapThrows = throw "the map itself throws";

@@ -15,6 +15,7 @@ import (
 
 	"github.com/deploy-ssh/deploy-ssh/internal/child"
 	"github.com/deploy-ssh/deploy-ssh/tests/scenario"
+	"github.com/sourcegraph/conc"
 )
 
 // local is this machine.
@@ -51,18 +52,25 @@ type remote struct {
 
 // session is a running serve.sh.
 type session struct {
-	cmd    *exec.Cmd
 	cancel context.CancelFunc
 	in     io.WriteCloser
-	out    *bufio.Reader
-	said   *child.Tail // what ssh itself says, for errors
+	output *io.PipeReader
+	out    *bufio.Reader  // what output brings
+	said   *child.Tail    // what ssh itself says, for errors
+	over   chan struct{}  // closed when ssh has ended
+	waits  conc.WaitGroup // for that
 }
 
-// Run implements [scenario.Machine]. A session that was lost, as by a reboot,
-// is an error once; the next call makes a new one.
+// Run implements [scenario.Machine]. A session that was lost meanwhile, as by a reboot
+// or by a login manager that lost count of it, is made anew; one that is lost under a
+// script is an error, for nobody knows how far the script came.
 func (r *remote) Run(ctx context.Context, script string) (scenario.Output, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.session != nil && r.session.ended() {
+		r.session.end()
+		r.session = nil
+	}
 	if r.session == nil {
 		if err := r.dial(); err != nil {
 			return scenario.Output{}, fmt.Errorf("%s: %w", r.host, err)
@@ -91,23 +99,40 @@ func (r *remote) dial() error {
 		"-o", "IdentitiesOnly=yes", "-o", "StrictHostKeyChecking=accept-new", "-o", "UserKnownHostsFile="+r.client.KnownHosts,
 		"-i", r.client.Key, "-p", strconv.Itoa(r.port), "-l", r.client.User, r.host,
 		"exec /bin/sh -c '"+serve+"'")
-	cmd.Stderr = said
+	var err error
+	r.session, err = begin(cmd, cancel, said)
+	return err
+}
+
+// begin starts what runs serve.sh; cancel ends it.
+func begin(cmd *exec.Cmd, cancel context.CancelFunc, said *child.Tail) (*session, error) {
+	output, toOutput := io.Pipe()
+	cmd.Stdout, cmd.Stderr = toOutput, said
 	in, err := cmd.StdinPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
 	if err != nil {
 		cancel()
-		return err
+		return nil, err
 	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		cancel()
-		return err
+	s := &session{cancel: cancel, in: in, output: output, out: bufio.NewReader(output), said: said, over: make(chan struct{})}
+	s.waits.Go(func() {
+		_ = cmd.Wait()
+		toOutput.Close()
+		close(s.over)
+	})
+	return s, nil
+}
+
+// ended tells whether ssh has ended by itself.
+func (s *session) ended() bool {
+	select {
+	case <-s.over:
+		return true
+	default:
+		return false
 	}
-	if err := cmd.Start(); err != nil {
-		cancel()
-		return err
-	}
-	r.session = &session{cmd: cmd, cancel: cancel, in: in, out: bufio.NewReader(out), said: said}
-	return nil
 }
 
 // exchange sends one script and reads its output; see serve.sh.
@@ -134,7 +159,9 @@ func (s *session) exchange(script string) (scenario.Output, error) {
 func (s *session) end() string {
 	s.in.Close()
 	s.cancel()
-	_ = s.cmd.Wait()
+	// What it still has to say is read by nobody.
+	s.output.Close()
+	s.waits.Wait()
 	return s.said.Text()
 }
 

@@ -1,7 +1,7 @@
 package sshworld
 
 import (
-	"bufio"
+	"context"
 	"os/exec"
 	"strings"
 	"testing"
@@ -19,21 +19,11 @@ func TestServeHasNoSingleQuotes(t *testing.T) {
 
 // A script that goes through one lasting session does what it does alone.
 func TestServedIsAsLocal(t *testing.T) {
-	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", serve)
-	said := &child.Tail{Limit: 1 << 10}
-	cmd.Stderr = said
-	in, err := cmd.StdinPipe()
+	ctx, cancel := context.WithCancel(t.Context())
+	s, err := begin(exec.CommandContext(ctx, "/bin/sh", "-c", serve), cancel, &child.Tail{Limit: 1 << 10})
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	s := &session{cmd: cmd, cancel: func() {}, in: in, out: bufio.NewReader(out), said: said}
 	for _, script := range []string{
 		"true", "exit 7", "echo a; echo b >&2; exit 255", "printf 'no newline'", "cat", "\n\necho after blank lines\n\n",
 		"head -c 300000 /dev/zero | tr '\\0' x", `printf '%s\n' "it's \"quoted\" $HOME"`, "echo 'ended 0 1 2'",
@@ -53,5 +43,25 @@ func TestServedIsAsLocal(t *testing.T) {
 	}
 	if words := s.end(); words != "" {
 		t.Errorf("the session said %q", words)
+	}
+}
+
+// A session that is lost under a script is an error, and known to be over.
+func TestLostSession(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	s, err := begin(exec.CommandContext(ctx, "/bin/sh", "-c", serve), cancel, &child.Tail{Limit: 1 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.end()
+	if _, err := s.exchange("true"); err != nil || s.ended() {
+		t.Errorf("a session that goes on: over %v, %v", s.ended(), err)
+	}
+	if _, err := s.exchange("kill -KILL $PPID"); err == nil {
+		t.Error("a script whose session was lost is no error")
+	}
+	<-s.over
+	if !s.ended() {
+		t.Error("the session is not known to be over")
 	}
 }

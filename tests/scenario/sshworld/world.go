@@ -39,9 +39,10 @@ type Client struct {
 
 // Target is a [scenario.Target].
 type Target struct {
-	Node        string `json:"node"`
-	Host        string `json:"host"`
-	Port        int    `json:"port"`
+	Node string `json:"node"`
+	Host string `json:"host"`
+	Port int    `json:"port"`
+	// ServerName, Page and Certificate are empty where nothing is served.
 	ServerName  string `json:"serverName"`
 	Page        string `json:"page"`
 	Certificate string `json:"certificate"`
@@ -77,8 +78,11 @@ func Parse(text []byte) (World, error) {
 		"ssh.user": w.SSH.User, "ssh.key": w.SSH.Key, "ssh.knownHosts": w.SSH.KnownHosts,
 	}
 	add := func(at string, t Target) {
-		given[at+".node"], given[at+".host"], given[at+".serverName"] = t.Node, t.Host, t.ServerName
-		given[at+".page"], given[at+".certificate"] = t.Page, t.Certificate
+		given[at+".node"], given[at+".host"] = t.Node, t.Host
+		// A target without a web server has none of these three.
+		if t.ServerName != "" || t.Page != "" || t.Certificate != "" {
+			given[at+".serverName"], given[at+".page"], given[at+".certificate"] = t.ServerName, t.Page, t.Certificate
+		}
 		if t.Port > 0 {
 			given[at+".port"] = "given"
 		} else {

@@ -6,14 +6,18 @@
 # What it shows: the expressions evaluate, attributes that are read exist, files
 # that are named are there, and what the test scripts and descriptions say.
 #
-# What it isn't: nixpkgs. It has no options, so it can't tell that an option is
-# misspelt or has another type; it knows no priorities but mkForce; nothing that
-# it makes can be built into anything that runs. A pass here is no VM test.
+# What it isn't: nixpkgs. Its module system knows options that modules declare, but none
+# of NixOS's: it can't tell that one of those is misspelt or has another type. Nothing
+# that it makes can be built into anything that runs. A pass here is no VM test.
 {
   outputs =
     { self }:
     let
-      lib = import ./lib.nix;
+      lib = import ./lib.nix // {
+        nixosSystem =
+          { system, modules }:
+          (import ./packages.nix { inherit lib system; }).machine "unnamed" { } { imports = modules; };
+      };
     in
     {
       inherit lib;

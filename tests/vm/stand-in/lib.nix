@@ -16,6 +16,8 @@ import ./modules.nix
   nameValuePair = name: value: { inherit name value; };
   genAttrs = names: f: listToAttrs (map (name: nameValuePair name (f name)) names);
   mapAttrs' = f: set: listToAttrs (map (name: f name set.${name}) (attrNames set));
+  naturalSort = builtins.sort (a: b: a < b);
+  optional = condition: value: if condition then [ value ] else [ ];
   getAttrFromPath = path: set: builtins.foldl' (found: name: found.${name}) set path;
   getExe = package: "${package}/bin/${package.meta.mainProgram}";
   optionalString = condition: text: if condition then text else "";

@@ -61,7 +61,35 @@ let
     in
     mkDerivation (args // { goModules = vendor; });
 
-  pkgs = {
+  # A machine of NixOS, as far as it can be without NixOS.
+  machine =
+    node: nodes: module:
+    lib.evalModules {
+      modules = [
+        # The options of NixOS are unknown here.
+        {
+          _module.freeformType = lib.types.anything;
+          networking.hostName = lib.mkDefault node;
+        }
+        # A system's toplevel depends on all of its settings.
+        (
+          { extendModules, ... }:
+          {
+            system.build.toplevel = inert "nixos-system-${node}" {
+              config = toJSON (removeAttrs (extendModules { modules = [ ]; }).config [ "system" ]);
+            };
+          }
+        )
+        module
+      ];
+      specialArgs = {
+        inherit pkgs nodes;
+        name = node;
+      };
+    };
+
+  pkgs = rec {
+    inherit machine;
     inherit lib system buildGoModule;
     buildGo126Module = buildGoModule;
 
@@ -96,6 +124,7 @@ let
       // {
         outPath = builtins.toFile name (builtins.unsafeDiscardStringContext text);
       };
+    writeShellScript = writeText;
     runCommand = name: attributes: buildCommand: inert name (attributes // { inherit buildCommand; });
 
     testers.runNixOSTest =
@@ -105,36 +134,7 @@ let
         testScript,
       }:
       let
-        machine =
-          node: module:
-          let
-            inherit
-              (lib.evalModules {
-                modules = [
-                  # The options of NixOS are unknown here.
-                  { _module.freeformType = lib.types.anything; }
-                  toplevel
-                  module
-                ];
-                specialArgs = {
-                  inherit pkgs;
-                  nodes = machines;
-                  name = node;
-                };
-              })
-              config
-              ;
-            # A system's toplevel depends on all of its settings.
-            toplevel =
-              { extendModules, ... }:
-              {
-                system.build.toplevel = inert "nixos-system-${node}" {
-                  config = toJSON (removeAttrs (extendModules { modules = [ ]; }).config [ "system" ]);
-                };
-              };
-          in
-          config;
-        machines = mapAttrs machine nodes;
+        machines = mapAttrs (node: module: (machine node machines module).config) nodes;
         script = if isFunction testScript then testScript { nodes = machines; } else testScript;
       in
       inert "vm-test-run-${name}" {
@@ -148,6 +148,7 @@ let
       };
   }
   // lib.genAttrs [
+    "coreutils"
     "curl"
     "gopls"
     "installShellFiles"

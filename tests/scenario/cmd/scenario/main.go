@@ -36,8 +36,13 @@ var scenarios = []play{
 	{"BadInput", scenario.BadInput},
 	{"TwoTargets", scenario.TwoTargets},
 	{"Unchanged", scenario.Unchanged},
+	{"Pins", scenario.Pins},
+	{"HostKeys", scenario.HostKeys},
 	{"OneDown", scenario.OneDown},
 	{"BrokenSystems", scenario.BrokenSystems},
+	{"Recovery", scenario.Recovery},
+	{"Verdicts", scenario.Verdicts},
+	{"Elevation", scenario.Elevation},
 }
 
 func main() {

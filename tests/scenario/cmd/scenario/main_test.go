@@ -12,7 +12,7 @@ func TestUsage(t *testing.T) {
 		stdout string
 		stderr string
 	}{
-		{"list", 0, "BadInput\nTwoTargets\nUnchanged\nOneDown\nBrokenSystems\n", ""},
+		{"list", 0, "BadInput\nTwoTargets\nUnchanged\nPins\nHostKeys\nOneDown\nBrokenSystems\nRecovery\nVerdicts\nElevation\n", ""},
 		{"--help", 0, usage, ""},
 		{"", 2, "", "usage:"},
 		{"run", 2, "", "usage:"},
