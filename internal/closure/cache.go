@@ -78,7 +78,10 @@ func newCache(paths []narinfo.NarInfo, c Compression, shared *packers) (*cache, 
 		s.files[s.path(p.URL)] = s.nar(p.StorePath, p.NarSize)
 	}
 	s.server = http.Server{
-		Handler:           http.HandlerFunc(s.answer),
+		Handler: http.HandlerFunc(s.answer),
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, laneKey{}, c.(countedConn).lane)
+		},
 		ReadHeaderTimeout: time.Minute,
 		MaxHeaderBytes:    16 << 10,
 	}
@@ -92,7 +95,7 @@ func (s *cache) serve(ctx context.Context, listener net.Listener) (stop func()) 
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s.server.BaseContext = func(net.Listener) context.Context { return ctx }
 	var serving sync.WaitGroup
-	serving.Go(func() { _ = s.server.Serve(counted{listener, &s.sent}) }) // ends at Close
+	serving.Go(func() { _ = s.server.Serve(counted{listener, s}) }) // ends at Close
 	serving.Go(func() { s.pace.follow(ctx.Done()) })
 	return func() {
 		cancel()
@@ -102,6 +105,9 @@ func (s *cache) serve(ctx context.Context, listener net.Listener) (stop func()) 
 }
 
 func (s *cache) answer(w http.ResponseWriter, r *http.Request) {
+	if l, ok := r.Context().Value(laneKey{}).(*lane); ok {
+		l.arrived()
+	}
 	file := s.files[r.URL.Path]
 	if file == nil || r.Method != http.MethodGet && r.Method != http.MethodHead {
 		http.NotFound(w, r)
@@ -204,10 +210,13 @@ func (s *cache) whole(ctx context.Context, w http.ResponseWriter, pack func(io.W
 // redact takes the token out of a text.
 func (s *cache) redact(text string) string { return strings.ReplaceAll(text, s.token, "TOKEN") }
 
+// laneKey is the key of a connection's lane in the context of its requests.
+type laneKey struct{}
+
 // counted counts what its connections send.
 type counted struct {
 	net.Listener
-	sent *atomic.Int64
+	cache *cache
 }
 
 func (l counted) Accept() (net.Conn, error) {
@@ -215,16 +224,23 @@ func (l counted) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return countedConn{c, l.sent}, nil
+	return countedConn{c, l.cache, &lane{pace: l.cache.pace}}, nil
 }
 
 type countedConn struct {
 	net.Conn
-	sent *atomic.Int64
+	cache *cache
+	lane  *lane
 }
 
 func (c countedConn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
-	c.sent.Add(int64(n))
+	c.cache.sent.Add(int64(n))
+	c.lane.wrote(n)
 	return n, err
+}
+
+func (c countedConn) Close() error {
+	c.lane.arrived()
+	return c.Conn.Close()
 }

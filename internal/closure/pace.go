@@ -13,6 +13,8 @@ type pace struct {
 	fixed            int          // the level, where it doesn't follow
 	packing, writing atomic.Int64 // how many NARs are being packed, and how many written, right now
 	rung             atomic.Int64 // of ladder
+	// backlog is how many bytes are on their way: written, and not known to have arrived.
+	backlog atomic.Int64
 }
 
 // ladder is the zstd levels to choose from, a step of an encoder each. What is beyond
@@ -23,6 +25,11 @@ const (
 	// look is how often it is looked what a copy does, and looks how many make a decision.
 	look  = 20 * time.Millisecond
 	looks = 12
+	// crowded is from how large a backlog on the line is what the copy waits for, whatever
+	// is packed meanwhile: ssh takes up to two megabytes of each connection to itself before
+	// a writer feels the line.
+	crowded = 16 << 20
+	window  = 2 << 20
 )
 
 func newPace(c Compression) *pace {
@@ -57,8 +64,9 @@ func (p *pace) follow(end <-chan struct{}) {
 			return
 		case <-tick.C:
 		}
-		switch packing := p.packing.Load() > 0; {
-		case packing:
+		switch {
+		case p.backlog.Load() >= crowded:
+		case p.packing.Load() > 0:
 			busy++
 		case p.writing.Load() == 0:
 			continue // nothing is wanted just now
@@ -80,6 +88,23 @@ func next(rung, busy int) int {
 	}
 	return rung
 }
+
+// lane is what one connection has of the backlog, of which its next request shows that
+// it has arrived.
+type lane struct {
+	pace *pace
+	sent atomic.Int64
+}
+
+func (l *lane) wrote(n int) {
+	if l.sent.Add(int64(n)) <= window {
+		l.pace.backlog.Add(int64(n))
+	} else {
+		l.sent.Add(-int64(n))
+	}
+}
+
+func (l *lane) arrived() { l.pace.backlog.Add(-l.sent.Swap(0)) }
 
 // written is a writer to the line for something that is being packed meanwhile.
 func (p *pace) written(w io.Writer) io.Writer { return pacedWriter{w, p} }

@@ -55,3 +55,23 @@ func TestPace(t *testing.T) {
 		<-followed
 	}
 }
+
+// What a connection has of the backlog is gone with its next request.
+func TestLane(t *testing.T) {
+	p := newPace(DefaultCompression)
+	a, b := &lane{pace: p}, &lane{pace: p}
+	a.wrote(window)
+	a.wrote(1) // beyond what ssh takes to itself
+	b.wrote(10)
+	if got := p.backlog.Load(); got != window+10 {
+		t.Errorf("the backlog is %d, want %d", got, window+10)
+	}
+	a.arrived()
+	a.wrote(5)
+	a.arrived()
+	b.arrived()
+	b.arrived()
+	if got := p.backlog.Load(); got != 0 {
+		t.Errorf("the backlog is %d, want none", got)
+	}
+}
