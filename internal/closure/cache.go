@@ -33,7 +33,6 @@ type cache struct {
 
 	compress    Compression
 	own, shared *packers // shared may be nil
-	pace        *pace
 
 	sent  atomic.Int64 // bytes on the wire, all of HTTP
 	nars  atomic.Int64 // bytes of the NARs that were sent whole, unpacked
@@ -61,7 +60,7 @@ func newCache(paths []narinfo.NarInfo, c Compression, shared *packers) (*cache, 
 	s := &cache{
 		token: hex.EncodeToString(secret[8:]), public: public, compress: c,
 		files: make(map[string]http.HandlerFunc, 2*len(paths)+1),
-		own:   newPackers(1), shared: shared, pace: newPace(c),
+		own:   newPackers(1), shared: shared,
 	}
 	s.files[s.path("nix-cache-info")] = text("text/x-nix-cache-info", fmt.Sprintf("StoreDir: /nix/store\nWantMassQuery: 1\nPriority: %d\n", priority))
 	for _, p := range paths {
@@ -78,10 +77,7 @@ func newCache(paths []narinfo.NarInfo, c Compression, shared *packers) (*cache, 
 		s.files[s.path(p.URL)] = s.nar(p.StorePath, p.NarSize)
 	}
 	s.server = http.Server{
-		Handler: http.HandlerFunc(s.answer),
-		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return context.WithValue(ctx, laneKey{}, c.(countedConn).lane)
-		},
+		Handler:           http.HandlerFunc(s.answer),
 		ReadHeaderTimeout: time.Minute,
 		MaxHeaderBytes:    16 << 10,
 	}
@@ -95,8 +91,7 @@ func (s *cache) serve(ctx context.Context, listener net.Listener) (stop func()) 
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s.server.BaseContext = func(net.Listener) context.Context { return ctx }
 	var serving sync.WaitGroup
-	serving.Go(func() { _ = s.server.Serve(counted{listener, s}) }) // ends at Close
-	serving.Go(func() { s.pace.follow(ctx.Done()) })
+	serving.Go(func() { _ = s.server.Serve(counted{listener, &s.sent}) }) // ends at Close
 	return func() {
 		cancel()
 		_ = s.server.Close()
@@ -105,9 +100,6 @@ func (s *cache) serve(ctx context.Context, listener net.Listener) (stop func()) 
 }
 
 func (s *cache) answer(w http.ResponseWriter, r *http.Request) {
-	if l, ok := r.Context().Value(laneKey{}).(*lane); ok {
-		l.arrived()
-	}
 	file := s.files[r.URL.Path]
 	if file == nil || r.Method != http.MethodGet && r.Method != http.MethodHead {
 		http.NotFound(w, r)
@@ -182,9 +174,7 @@ func (s *cache) stream(ctx context.Context, w http.ResponseWriter, pack func(io.
 		return err
 	}
 	defer p.done()
-	s.pace.packing.Add(1)
-	defer s.pace.packing.Add(-1)
-	return p.stream(s.pace.written(w), s.pace.level(), pack)
+	return p.stream(w, s.compress.Level, pack)
 }
 
 // whole packs a small path and then sends it.
@@ -193,16 +183,12 @@ func (s *cache) whole(ctx context.Context, w http.ResponseWriter, pack func(io.W
 	if err != nil {
 		return err
 	}
-	s.pace.packing.Add(1)
-	packed, err := p.whole(s.pace.level(), pack)
-	s.pace.packing.Add(-1)
+	packed, err := p.whole(s.compress.Level, pack)
 	p.done()
 	if err != nil {
 		return err
 	}
 	w.Header().Set("Content-Length", strconv.Itoa(len(packed)))
-	s.pace.writing.Add(1)
-	defer s.pace.writing.Add(-1)
 	_, err = w.Write(packed)
 	return err
 }
@@ -210,13 +196,10 @@ func (s *cache) whole(ctx context.Context, w http.ResponseWriter, pack func(io.W
 // redact takes the token out of a text.
 func (s *cache) redact(text string) string { return strings.ReplaceAll(text, s.token, "TOKEN") }
 
-// laneKey is the key of a connection's lane in the context of its requests.
-type laneKey struct{}
-
 // counted counts what its connections send.
 type counted struct {
 	net.Listener
-	cache *cache
+	sent *atomic.Int64
 }
 
 func (l counted) Accept() (net.Conn, error) {
@@ -224,23 +207,16 @@ func (l counted) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return countedConn{c, l.cache, &lane{pace: l.cache.pace}}, nil
+	return countedConn{c, l.sent}, nil
 }
 
 type countedConn struct {
 	net.Conn
-	cache *cache
-	lane  *lane
+	sent *atomic.Int64
 }
 
 func (c countedConn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
-	c.cache.sent.Add(int64(n))
-	c.lane.wrote(n)
+	c.sent.Add(int64(n))
 	return n, err
-}
-
-func (c countedConn) Close() error {
-	c.lane.arrived()
-	return c.Conn.Close()
 }

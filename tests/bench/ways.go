@@ -57,7 +57,7 @@ wait $pid; status=$?
 ended=$(date +%s.%N)
 before="$1 $2"; set -- $before $(ticks)
 echo "$status $(echo "$began $ended" | perl -ane 'print $F[1]-$F[0]') $(echo "$peak" | tr -dc 0-9) $(( ${3:-0} + ${4:-0} - ${1:-0} - ${2:-0} ))"
-times | tail -n 1
+times >/root/bench.times; tail -n 1 /root/bench.times
 `
 
 // copy copies a toplevel in one way, and fills in the sample.
