@@ -17,6 +17,7 @@ package guide
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -162,9 +163,10 @@ func Calls(command string) ([][]string, error) {
 		switch {
 		case len(words) > 0 && (words[0] == "deploy-ssh" || strings.HasSuffix(words[0], "/deploy-ssh")):
 			calls = append(calls, words[1:])
-		case len(words) > 3 && words[0] == "nix" && words[1] == "run" && strings.HasPrefix(words[2], "github:deploy-ssh/"):
-			if words[3] == "--" {
-				calls = append(calls, words[4:])
+		case len(words) > 1 && words[0] == "nix" && words[1] == "run":
+			own := slices.Index(words, "--")
+			if own > 2 && strings.HasPrefix(words[own-1], "github:deploy-ssh/") {
+				calls = append(calls, words[own+1:])
 			}
 		}
 	}

@@ -222,8 +222,10 @@ func TestCalls(t *testing.T) {
 		"A=1 B='x y' deploy-ssh apply \\\n --json | jq .": {{"apply", "--json"}},
 		`cd x && deploy-ssh "a b" >out; deploy-ssh c`:     {{"a b"}, {"c"}},
 		"echo deploy-ssh": nil,
-		"nix run github:deploy-ssh/deploy-ssh -- .#nodes": {{".#nodes"}},
-		`deploy-ssh exec .#n -- echo $(a | b) 'c;d'`:      {{"exec", ".#n", "--", "echo", "$(a | b)", "c;d"}},
+		"nix run github:deploy-ssh/deploy-ssh -- .#nodes":      {{".#nodes"}},
+		"nix run --impure github:deploy-ssh/deploy-ssh -- .#n": {{".#n"}},
+		"nix run nixpkgs#hello -- x":                           nil,
+		`deploy-ssh exec .#n -- echo $(a | b) 'c;d'`:           {{"exec", ".#n", "--", "echo", "$(a | b)", "c;d"}},
 	} {
 		got, err := Calls(command)
 		if diff := cmp.Diff(want, got); err != nil || diff != "" {
