@@ -38,6 +38,8 @@ func TestSlips(t *testing.T) {
 		{".#nodes --confrim 1m", `unknown flag: --confrim; did you mean "--confirm"?`},
 		{"status .#nodes --no-evl", `did you mean "--no-eval"?`},
 		{"status .#nodes --reboot", "unknown flag: --reboot\n"},
+		{".#nodes web1 web2", "nodes are selected by --on web1,web2"},
+		{".#nodes .#more", "one flake reference is wanted, not 2"},
 		{".#nodes -x", "unknown shorthand flag: 'x'"},
 	} {
 		code, stdout, stderr := run(t, strings.Fields(tt.args)...)
@@ -49,30 +51,6 @@ func TestSlips(t *testing.T) {
 	for _, args := range []string{".#nodes", ".#", "nodes -- --file fleet.nix", "check nodes web1 -- -f fleet.nix"} {
 		if _, _, stderr := run(t, strings.Fields(args)...); !strings.Contains(stderr, "nix and ssh must be on the PATH") {
 			t.Errorf("deploy-ssh %s: Nix was not called:\n%s", args, stderr)
-		}
-	}
-}
-
-func TestHelp(t *testing.T) {
-	for _, tt := range []struct {
-		args         string
-		tail, limits bool
-	}{
-		{"--help", true, true},
-		{"apply --help", true, true},
-		{"rollback --help", true, true},
-		{"status --help", true, true},
-		{"check --help", false, true},
-		{"schema --help", false, false},
-		{"version --help", false, false},
-	} {
-		code, text, _ := run(t, strings.Fields(tt.args)...)
-		if code != 0 || strings.Contains(text, "Exit codes:") != tt.tail || strings.Contains(text, "Environment:") != tt.tail {
-			t.Errorf("deploy-ssh %s: exit code %d, want exit codes and environment %v:\n%s", tt.args, code, tt.tail, text)
-		}
-		common, limits, found := strings.Cut(text, "\nLimits:\n")
-		if found != tt.limits || strings.Contains(common, "-timeout duration") || found && strings.Contains(limits, "--json") {
-			t.Errorf("deploy-ssh %s: want limits apart from the other flags: %v\n%s", tt.args, tt.limits, text)
 		}
 	}
 }
