@@ -3,7 +3,7 @@ GO ?= go
 RIG = $(GO) run ./tests/rig/cmd/rig
 RELEASE = $(GO) run ./internal/release/cmd/release
 
-.PHONY: build test demo faults bench bench-fleet bench-map tofu deps dist dist-verify notes docs fmt lint fuzz
+.PHONY: build test demo faults bench bench-fleet bench-map bench-rebuild tofu deps dist dist-verify notes docs fmt lint fuzz
 
 build: ## the program, in bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-X github.com/deploy-ssh/deploy-ssh/internal/cli.Version=$$($(RELEASE) version)" -o bin/deploy-ssh ./cmd/deploy-ssh
@@ -34,6 +34,9 @@ bench-fleet: deps ## runs over many hosts (HOSTS=100): time, CPU, memory and pro
 tofu: deps ## the OpenTofu module with the real tofu, whose build takes minutes the first time
 	cd tests/tofu && CGO_ENABLED=0 $(GO) build -mod=mod -trimpath -o ../../bin/tofu github.com/opentofu/opentofu/cmd/tofu
 	cd tests/tofu && TOFU=../../bin/tofu RIG=required $(GO) test -mod=mod -count=1 -timeout 30m -v .
+
+bench-rebuild: deps ## a deploy beside the remote commands of nixos-rebuild, over three links; ten minutes, on a machine that does nothing else
+	$(GO) run ./tests/bench/rebuild
 
 bench-map: ## a map of a thousand nodes, and the second run of an unchanged flake
 	$(GO) test -run '^$$' -bench 'ThousandNodes|UnchangedFlake' -benchtime 5x ./internal/cli

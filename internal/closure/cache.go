@@ -33,7 +33,6 @@ type cache struct {
 
 	compress    Compression
 	own, shared *packers // shared may be nil
-	pace        *pace
 
 	sent  atomic.Int64 // bytes on the wire, all of HTTP
 	nars  atomic.Int64 // bytes of the NARs that were sent whole, unpacked
@@ -61,7 +60,7 @@ func newCache(paths []narinfo.NarInfo, c Compression, shared *packers) (*cache, 
 	s := &cache{
 		token: hex.EncodeToString(secret[8:]), public: public, compress: c,
 		files: make(map[string]http.HandlerFunc, 2*len(paths)+1),
-		own:   newPackers(1), shared: shared, pace: newPace(c),
+		own:   newPackers(1), shared: shared,
 	}
 	s.files[s.path("nix-cache-info")] = text("text/x-nix-cache-info", fmt.Sprintf("StoreDir: /nix/store\nWantMassQuery: 1\nPriority: %d\n", priority))
 	for _, p := range paths {
@@ -93,7 +92,6 @@ func (s *cache) serve(ctx context.Context, listener net.Listener) (stop func()) 
 	s.server.BaseContext = func(net.Listener) context.Context { return ctx }
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = s.server.Serve(counted{listener, &s.sent}) }) // ends at Close
-	serving.Go(func() { s.pace.follow(ctx.Done()) })
 	return func() {
 		cancel()
 		_ = s.server.Close()
@@ -176,9 +174,7 @@ func (s *cache) stream(ctx context.Context, w http.ResponseWriter, pack func(io.
 		return err
 	}
 	defer p.done()
-	s.pace.packing.Add(1)
-	defer s.pace.packing.Add(-1)
-	return p.stream(s.pace.written(w), s.pace.level(), pack)
+	return p.stream(w, s.compress.Level, pack)
 }
 
 // whole packs a small path and then sends it.
@@ -187,16 +183,12 @@ func (s *cache) whole(ctx context.Context, w http.ResponseWriter, pack func(io.W
 	if err != nil {
 		return err
 	}
-	s.pace.packing.Add(1)
-	packed, err := p.whole(s.pace.level(), pack)
-	s.pace.packing.Add(-1)
+	packed, err := p.whole(s.compress.Level, pack)
 	p.done()
 	if err != nil {
 		return err
 	}
 	w.Header().Set("Content-Length", strconv.Itoa(len(packed)))
-	s.pace.writing.Add(1)
-	defer s.pace.writing.Add(-1)
 	_, err = w.Write(packed)
 	return err
 }

@@ -11,13 +11,10 @@ type Compression struct {
 	// Level is zstd's, 1 to 19; 0 means none. The encoder knows four, so several
 	// levels do the same.
 	Level int
-	// Follows is whether a copy begins with Level and goes on with one that the line
-	// and the processor make best, see pace.
-	Follows bool
 }
 
 // DefaultCompression was chosen by measurement, see docs/benchmarks.md.
-var DefaultCompression = Compression{Level: 3, Follows: true}
+var DefaultCompression = Compression{Level: 3}
 
 const maxLevel = 19
 
@@ -42,9 +39,6 @@ func ParseCompression(text string) (Compression, error) {
 func (c Compression) String() string {
 	if c.Level == 0 {
 		return "none"
-	}
-	if c == DefaultCompression {
-		return "zstd"
 	}
 	return "zstd:" + strconv.Itoa(c.Level)
 }

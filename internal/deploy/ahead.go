@@ -29,7 +29,8 @@ type sight struct {
 	probed performed
 	// at is when it ended.
 	at time.Time
-	// changed is how many hosts the run had begun to change when it began.
+	// changed is how many hosts the run had changed when it began. One that was being
+	// changed doesn't count: the look may have come too early.
 	changed int64
 }
 
@@ -194,7 +195,6 @@ func (d *deployment) advance(ctx context.Context, p phase) *verdict.Decision {
 	}
 	if p.name != report.Copy && p.name != report.Build || !d.host.Valid {
 		d.touched = true
-		d.fleet.changed.Add(1)
 	}
 	return d.perform(ctx, p)
 }

@@ -59,7 +59,7 @@ type Fleet struct {
 
 	machines machines
 	emitting sync.Mutex   // held while Emit works
-	changed  atomic.Int64 // how many hosts the run has begun to write to
+	changed  atomic.Int64 // how many hosts the run has written to and is done with
 }
 
 // Run deploys the nodes in their order: one at a time (FR-001), or as [Fleet.Rollout]
@@ -316,6 +316,9 @@ func (r *run) skip(d *deployment, why string) {
 func (r *run) finish(d *deployment, decision verdict.Decision) {
 	r.closing.Go(d.close)
 	d.place.end()
+	if d.touched {
+		r.fleet.changed.Add(1)
+	}
 	result := d.result(decision)
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -49,11 +49,15 @@ func waysOf(levels []string) []way {
 // that its own process had. Its standard output is kept.
 const measured = `
 began=$(date +%s.%N)
+ticks() { [ -z "$master" ] || cut -d ' ' -f 14,15 /proc/$master/stat; }
+set -- $(ticks)
 sh -c "exec $command" >/root/bench.out 2>/root/bench.err & pid=$!
 while memory=$(grep -s VmHWM /proc/$pid/status); do peak=${memory:-$peak}; sleep 0.05; done
 wait $pid; status=$?
 ended=$(date +%s.%N)
-echo "$status $(echo "$began $ended" | perl -ane 'print $F[1]-$F[0]') $(echo "$peak" | tr -dc 0-9)"
+before="$1 $2"; set -- $before $(ticks)
+echo "$status $(echo "$began $ended" | perl -ane 'print $F[1]-$F[0]') $(echo "$peak" | tr -dc 0-9) $(( ${3:-0} + ${4:-0} - ${1:-0} - ${2:-0} ))"
+times >/root/bench.times; tail -n 1 /root/bench.times
 `
 
 // copy copies a toplevel in one way, and fills in the sample.
@@ -82,9 +86,9 @@ func (b *bench) copy(ctx context.Context, relay *rig.Relay, w way, toplevel stri
 		defer func() {
 			_, _ = d.Sh(context.WithoutCancel(ctx), "ssh -S /root/bench.ctl -O exit root@127.0.0.1 2>/dev/null; rm -f /root/bench.ctl")
 		}()
-		env += "NIX_SSHOPTS='-S /root/bench.ctl'; export NIX_SSHOPTS\n"
+		env += "NIX_SSHOPTS='-S /root/bench.ctl'; export NIX_SSHOPTS; master=$(ssh -S /root/bench.ctl -O check root@127.0.0.1 2>&1 | tr -dc 0-9)\n"
 	}
-	sent, cpu, own := relay.Sent(), hostCPU(ctx, web1), hostCPU(ctx, d)
+	sent, cpu := relay.Sent(), hostCPU(ctx, web1)
 	limited, cancel := context.WithTimeout(ctx, b.limit)
 	defer cancel()
 	out, err := d.Run(limited, rig.Cmd{Args: []string{"bash", "-c", env + measured}})
@@ -96,13 +100,15 @@ func (b *bench) copy(ctx context.Context, relay *rig.Relay, w way, toplevel stri
 		return s, err
 	}
 	fields := strings.Fields(out.Stdout)
-	if len(fields) != 3 || fields[0] != "0" {
+	if len(fields) != 6 || fields[0] != "0" {
 		said, _ := d.ReadFile(ctx, "/root/bench.err")
 		s.Failed = strings.ReplaceAll(fmt.Sprintf("failed: %s %s", out.Stdout, said), "\n", " ")
 		return s, nil
 	}
-	s.Wire, s.HostCPU, s.DeployerCPU = relay.Sent()-sent, hostCPU(ctx, web1)-cpu, hostCPU(ctx, d)-own
+	s.Wire, s.HostCPU, s.DeployerCPU = relay.Sent()-sent, hostCPU(ctx, web1)-cpu, minutes(fields[4])+minutes(fields[5])
 	s.Seconds, _ = strconv.ParseFloat(fields[1], 64)
+	ticks, _ := strconv.ParseFloat(fields[3], 64)
+	s.DeployerCPU += ticks / 100 // the master is no child of what is measured
 	kib, _ := strconv.ParseInt(fields[2], 10, 64)
 	s.Peak = kib << 10
 	if w.ours {
@@ -140,6 +146,14 @@ func copyPhase(records []byte) (float64, error) {
 		}
 	}
 	return seconds, nil
+}
+
+// minutes reads bash's 1m2.345s.
+func minutes(text string) float64 {
+	m, s, _ := strings.Cut(strings.TrimSuffix(text, "s"), "m")
+	whole, _ := strconv.ParseFloat(m, 64)
+	rest, _ := strconv.ParseFloat(s, 64)
+	return 60*whole + rest
 }
 
 // hostCPU is the CPU time of everything on a host since its boot, in seconds.

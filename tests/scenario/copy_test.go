@@ -30,6 +30,7 @@ const copyFlake = `{
       new = builtins.listToAttrs (builtins.genList (n: { name = toString n; value = [ (node (fresh n)) ]; }) 30);
       sudo = { defaults.elevate = "sudo"; nodes = [ (node (fresh 40)) ]; };
       both = [ (node (fresh 41)) { name = "web2"; host = "web2"; toplevel = fresh 42; } ];
+      newkernel = [ (node (toplevels.mkToplevel { name = "newkernel"; kernel = "6.13.2"; })) ];
       unbuildable = [ (node (toplevels.mkToplevel { name = "broken"; faults.build = "fails"; })) ];
       # Its builder takes its time when it is started for the first time.
       slow = [

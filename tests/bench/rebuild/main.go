@@ -87,6 +87,12 @@ func run(ctx context.Context) (err error) {
 	for name, samples := range at {
 		fmt.Printf("- %s: %.1f\n", name, (samples[100*time.Millisecond].seconds-samples[0].seconds)/0.1)
 	}
+	fmt.Println("\nSeconds by phase, at no latency:")
+	for name, samples := range at {
+		if phases := samples[0].phases; phases != "" {
+			fmt.Printf("- %s: %s\n", name, phases)
+		}
+	}
 	return nil
 }
 
@@ -127,13 +133,14 @@ type sample struct {
 	seconds     float64
 	connections int
 	bytes       int64
+	phases      string // of deploy-ssh, with their seconds
 }
 
 // compare measures both ways in turns, so that both meet the same noise.
 func (b *bench) compare(ctx context.Context, relay *rig.Relay, trip time.Duration, change bool, rounds int, at map[string]map[time.Duration]sample) error {
 	ways := []struct {
 		name string
-		call func(context.Context, *rig.Relay, string) (float64, error)
+		call func(context.Context, *rig.Relay, string) (float64, string, error)
 	}{{"nixos-rebuild's commands", b.rebuild}, {"deploy-ssh", b.deploy}}
 	name := map[bool]string{true: "one path changed", false: "unchanged"}[change]
 	samples := make([][]sample, len(ways))
@@ -149,12 +156,12 @@ func (b *bench) compare(ctx context.Context, relay *rig.Relay, trip time.Duratio
 				}
 			}
 			connections, sent := relay.Connections(), relay.Sent()
-			seconds, err := way.call(ctx, relay, to)
+			seconds, phases, err := way.call(ctx, relay, to)
 			if err != nil {
 				return fmt.Errorf("%s, %s: %w", way.name, name, err)
 			}
 			b.at = to
-			samples[i] = append(samples[i], sample{seconds, relay.Connections() - connections, relay.Sent() - sent})
+			samples[i] = append(samples[i], sample{seconds, relay.Connections() - connections, relay.Sent() - sent, phases})
 		}
 	}
 	var base float64
@@ -183,29 +190,33 @@ nix-store --delete --ignore-liveness `+b.systems[name]+` >/dev/null 2>&1; nix-co
 	return err
 }
 
-func (b *bench) rebuild(ctx context.Context, relay *rig.Relay, to string) (float64, error) {
+func (b *bench) rebuild(ctx context.Context, relay *rig.Relay, to string) (float64, string, error) {
 	began := time.Now()
 	_, err := b.rig.Deployer.Sh(ctx, fmt.Sprintf("bash /root/rebuild.sh %s %d", b.systems[to], relay.Port))
-	return time.Since(began).Seconds(), err
+	return time.Since(began).Seconds(), "", err
 }
 
 // deploy takes the time of the whole call but its evaluation and build.
-func (b *bench) deploy(ctx context.Context, relay *rig.Relay, to string) (float64, error) {
+func (b *bench) deploy(ctx context.Context, relay *rig.Relay, to string) (float64, string, error) {
 	nodes := `{"nodes":{"web1":{"options":["Port=` + strconv.Itoa(relay.Port) + `","StrictHostKeyChecking=no"]}}}`
 	out, err := b.rig.Deployer.Run(ctx, rig.Cmd{
 		Args: []string{rigworld.Program, ".#" + to, "--json", "--settle", "0s"}, Dir: rigworld.Flake, Env: []string{"DEPLOY_SSH_NODES=" + nodes},
 	})
 	if err != nil {
-		return 0, err
+		return 0, "", err
 	}
 	if out.Code != 0 {
-		return 0, fmt.Errorf("exit code %d\n%s%s", out.Code, out.Stdout, out.Stderr)
+		return 0, "", fmt.Errorf("exit code %d\n%s%s", out.Code, out.Stdout, out.Stderr)
 	}
 	var seconds float64
+	var phases []string
 	for line := range strings.Lines(out.Stdout) {
 		var record report.Record
 		if err := json.Unmarshal([]byte(line), &record); err != nil {
-			return 0, err
+			return 0, "", err
+		}
+		if p := record.Phase; p != nil && p.Node != "" {
+			phases = append(phases, fmt.Sprintf("%s %.2f", p.Name, p.Seconds))
 		}
 		if p := record.Phase; p != nil && (p.Name == report.Evaluate || p.Name == report.Build) {
 			seconds -= p.Seconds
@@ -214,5 +225,5 @@ func (b *bench) deploy(ctx context.Context, relay *rig.Relay, to string) (float6
 			seconds += record.Summary.Seconds
 		}
 	}
-	return seconds, nil
+	return seconds, strings.Join(phases, ", "), nil
 }

@@ -26,8 +26,9 @@ for my $i ( 0 .. $#outputs ) {
     my $dir = $ENV{ $outputs[$i] };
     mkdir $dir or die "$dir: $!";
     my $have = 0;
-    for ( my $n = ( $number * 104729 ) % @files ; $have < $want ; $n = ( $n + 1 ) % @files ) {
-        my ( $file, $bytes, $executable ) = @{ $files[$n] };
+    # A path that is larger than all files together has them again, under other names.
+    for ( my $n = ( $number * 104729 ) % @files ; $have < $want ; $n++ ) {
+        my ( $file, $bytes, $executable ) = @{ $files[ $n % @files ] };
         my $part = $want - $have < $bytes ? int( $want - $have ) + 1 : $bytes;
         open my $in, '<:raw', $file or next;
         read $in, my $text, $part;
