@@ -191,3 +191,26 @@ func TestLines(t *testing.T) {
 		t.Errorf("lines (-want +got):\n%s", diff)
 	}
 }
+
+// Of a host that is as wanted only a last run that has not ended well is told.
+func TestNotableRuns(t *testing.T) {
+	runs := []string{"1 test: ended with 4", "2 test: ended with 0"}
+	ended := func(status string) *HostRun { return &HostRun{State: "ended", ExitStatus: status} }
+	for _, tt := range []struct {
+		name string
+		st   Status
+		all  bool
+		want []string
+	}{
+		{"no runs", Status{}, false, nil},
+		{"as wanted", Status{Runs: runs, LastRun: ended("0")}, false, nil},
+		{"as wanted, all", Status{Runs: runs, LastRun: ended("0")}, true, runs},
+		{"as wanted, not well", Status{Runs: runs[:1], LastRun: ended("4")}, false, runs[:1]},
+		{"as wanted, going on", Status{Runs: runs, LastRun: &HostRun{State: "running"}}, false, runs[1:]},
+		{"drift", Status{Runs: runs, LastRun: ended("0"), Drift: []string{"runs another system"}}, false, runs[1:]},
+	} {
+		if diff := cmp.Diff(tt.want, notableRuns(tt.st, tt.all)); diff != "" {
+			t.Errorf("%s: -want +got\n%s", tt.name, diff)
+		}
+	}
+}

@@ -28,7 +28,7 @@ func statusTable(all []Status, s Summary, verbose bool) string {
 			good++
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", st.Node, word, or(number(st.Generation), "-"),
-			or(Printable(systemName(st.Running)), "-"), or(Printable(systemName(st.BootEntry)), "-"))
+			or(Printable(systemName(st.Running)), "-"), boots(st))
 	}
 	_ = table.Flush()
 	for _, st := range all {
@@ -77,13 +77,35 @@ func statusLines(st Status, verbose bool) []string {
 	if len(st.NeedsReboot) > 0 && st.Container == "" {
 		say("reboot advised for the new %s", strings.Join(st.NeedsReboot, ", "))
 	}
-	for _, r := range st.Runs {
+	for _, r := range notableRuns(st, verbose) {
 		say("run %s", r)
 	}
 	if st.Verdict == "" && (verbose || len(st.Drift) > 0) {
 		lines = append(lines, generationLines(st, verbose)...)
 	}
 	return lines
+}
+
+// boots is what the table says of the boot entry, in a word where it can be one: two
+// names of systems are wider than a terminal.
+func boots(st Status) string {
+	if st.BootEntry != "" && st.BootEntry == st.Running {
+		return "the same"
+	}
+	return or(Printable(systemName(st.BootEntry)), "-")
+}
+
+// notableRuns are the records of earlier deploys that are worth a line: the last one,
+// of a host that is as wanted only if it has not ended well, or all if all is asked for.
+func notableRuns(st Status, all bool) []string {
+	well := st.LastRun != nil && st.LastRun.State == "ended" && st.LastRun.ExitStatus == "0"
+	switch {
+	case all || len(st.Runs) == 0:
+		return st.Runs
+	case well && len(st.Drift) == 0:
+		return nil
+	}
+	return st.Runs[len(st.Runs)-1:]
 }
 
 // generationLines are the generations, the newest first.
