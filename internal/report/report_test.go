@@ -214,3 +214,23 @@ func TestNotableRuns(t *testing.T) {
 		}
 	}
 }
+
+// What was not compared is not said to be as wanted; what boots is told apart from what runs.
+func TestStatusTable(t *testing.T) {
+	const a, b, other = "/nix/store/00000000000000000000000000000001-web", "/nix/store/00000000000000000000000000000002-web", "/nix/store/00000000000000000000000000000003-db"
+	for _, tt := range []struct {
+		wanted, running, entry string
+		row, end               string
+	}{
+		{"", a, a, "seen - web the same", "1 node seen"},
+		{a, a, a, "as wanted - web the same", "1 node as wanted"},
+		{"", a, b, "web another one", "1 node seen"},
+		{"", a, other, "web db", "1 node seen"},
+		{"", a, "", "web -", "1 node seen"},
+	} {
+		text := statusTable([]Status{{Node: "n", Wanted: tt.wanted, State: State{Running: tt.running, BootEntry: tt.entry}}}, Summary{}, false)
+		if !strings.Contains(strings.Join(strings.Fields(text), " "), tt.row) || !strings.Contains(text, tt.end) {
+			t.Errorf("%+v: %s", tt, text)
+		}
+	}
+}

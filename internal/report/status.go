@@ -13,9 +13,12 @@ func statusTable(all []Status, s Summary, verbose bool) string {
 	var b strings.Builder
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "NODE\tSTATE\tGENERATION\tRUNS\tBOOTS")
-	good := 0
+	good, what := 0, "seen"
 	for _, st := range all {
 		word := "as wanted"
+		if st.Wanted != "" {
+			what = word
+		}
 		switch {
 		case st.Verdict != "":
 			word = string(st.Verdict)
@@ -36,7 +39,7 @@ func statusTable(all []Status, s Summary, verbose bool) string {
 			fmt.Fprintf(&b, "\n%s:\n  %s\n", st.Node, strings.ReplaceAll(Printable(strings.Join(lines, "\n")), "\n", "\n  "))
 		}
 	}
-	fmt.Fprintf(&b, "\n%s\n", ending(len(all), good, "as wanted", s))
+	fmt.Fprintf(&b, "\n%s\n", ending(len(all), good, what, s))
 	return b.String()
 }
 
@@ -86,13 +89,17 @@ func statusLines(st Status, verbose bool) []string {
 	return lines
 }
 
-// boots is what the table says of the boot entry, in a word where it can be one: two
-// names of systems are wider than a terminal.
+// boots is what the table says of the boot entry, in words where it can be: two names of
+// systems are wider than a terminal, and a rebuilt system has the name of the one before.
 func boots(st Status) string {
-	if st.BootEntry != "" && st.BootEntry == st.Running {
+	running, booting := systemName(st.Running), systemName(st.BootEntry)
+	switch {
+	case st.BootEntry != "" && st.BootEntry == st.Running:
 		return "the same"
+	case booting != "" && booting == running:
+		return "another one"
 	}
-	return or(Printable(systemName(st.BootEntry)), "-")
+	return or(Printable(booting), "-")
 }
 
 // notableRuns are the records of earlier deploys that are worth a line: the last one,
