@@ -52,7 +52,7 @@ func Run(ctx context.Context, p Process) int {
 	root.SetArgs(joinOptions(p.Args))
 	root.SetOut(p.Stdout)
 	root.SetErr(p.Stderr)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	var coded exitCode
 	switch {
 	case err == nil:
@@ -64,7 +64,7 @@ func Run(ctx context.Context, p Process) int {
 		return verdict.ExitInterrupted
 	}
 	say(p.Stderr, "%v", err)
-	for _, hint := range hints(err) {
+	for _, hint := range hints(cmd, err) {
 		say(p.Stderr, "hint: %s", hint)
 	}
 	return verdict.ExitUsage

@@ -21,19 +21,29 @@ type usageError struct{ cause error }
 func (e usageError) Error() string { return e.cause.Error() }
 func (e usageError) Unwrap() error { return e.cause }
 
-// hints are one or two things to try.
-func hints(err error) []string {
+// hints are one or two things to try after an error of a command.
+func hints(cmd *cobra.Command, err error) []string {
 	var usage usageError
 	var unusable *flake.MapError
 	switch {
 	case errors.As(err, &usage):
-		return []string{"deploy-ssh --help shows how it is used"}
+		return []string{helpOf(cmd, err) + " shows how it is used"}
 	case errors.As(err, &unusable) && strings.Contains(err.Error(), "does not provide attribute"):
 		return []string{"what is wanted is the flake's node map, such as .#nodes; --on NAME selects a node of it"}
 	case errors.Is(err, exec.ErrNotFound):
 		return []string{"nix and ssh must be on the PATH of the deployer"}
 	}
 	return nil
+}
+
+// helpOf is the help to read after a slip. The flags of a command line without a verb
+// are those of apply.
+func helpOf(cmd *cobra.Command, slip error) string {
+	path := cmd.CommandPath()
+	if !cmd.HasParent() && (errors.As(slip, new(*pflag.NotExistError)) || errors.As(slip, new(*pflag.InvalidValueError))) {
+		path += " apply"
+	}
+	return path + " --help"
 }
 
 // checkRef refuses the first word of a command line that names no attribute:

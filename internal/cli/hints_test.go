@@ -43,7 +43,7 @@ func TestSlips(t *testing.T) {
 		{".#nodes -x", "unknown shorthand flag: 'x'"},
 	} {
 		code, stdout, stderr := run(t, strings.Fields(tt.args)...)
-		if code != verdict.ExitUsage || stdout != "" || !strings.Contains(stderr, tt.want) || !strings.Contains(stderr, "hint: deploy-ssh --help") {
+		if code != verdict.ExitUsage || stdout != "" || !strings.Contains(stderr, tt.want) || !strings.Contains(stderr, "--help shows how it is used") {
 			t.Errorf("deploy-ssh %s: exit code %d, want %d and %s:\n%s", tt.args, code, verdict.ExitUsage, tt.want, stderr)
 		}
 	}
@@ -51,6 +51,22 @@ func TestSlips(t *testing.T) {
 	for _, args := range []string{".#nodes", ".#", "nodes -- --file fleet.nix", "check nodes web1 -- -f fleet.nix"} {
 		if _, _, stderr := run(t, strings.Fields(args)...); !strings.Contains(stderr, "nix and ssh must be on the PATH") {
 			t.Errorf("deploy-ssh %s: Nix was not called:\n%s", args, stderr)
+		}
+	}
+}
+
+// The help that a slip leads to has what was looked for.
+func TestHintOfHelp(t *testing.T) {
+	for _, tt := range []struct{ args, want string }{
+		{"chek", "hint: deploy-ssh --help"},
+		{".#nodes --confrim 1m", "hint: deploy-ssh apply --help"},
+		{".#nodes -x", "hint: deploy-ssh apply --help"},
+		{".#nodes --goal swich", "hint: deploy-ssh apply --help"},
+		{"status .#nodes --no-evl", "hint: deploy-ssh status --help"},
+		{"exec .#nodes", "hint: deploy-ssh exec --help"},
+	} {
+		if _, _, stderr := run(t, strings.Fields(tt.args)...); !strings.Contains(stderr, tt.want) {
+			t.Errorf("deploy-ssh %s: want %s:\n%s", tt.args, tt.want, stderr)
 		}
 	}
 }

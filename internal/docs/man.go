@@ -215,6 +215,7 @@ func overview(root *cobra.Command) string {
 	m.paragraphs(root.Long)
 	m.macro("PP")
 	m.line("`FLAKE#NODES` is an attribute of a flake that holds the node map, such as `.#nodes`.")
+	m.line("Without a verb, `apply` is meant, whose page has its flags.")
 	m.line("What follows `--` is given to Nix. Results go to standard output, all else to standard error.")
 	m.section("VERBS")
 	for _, cmd := range verbs(root) {
