@@ -58,7 +58,7 @@ func newApply(p Process) *cobra.Command {
 	f := &applyFlags{}
 	cmd := &cobra.Command{
 		Use:   "apply FLAKE#NODES [flags] [-- NIX ARGS]",
-		Short: "Deploy the nodes of a map, one at a time, in list order (the default verb)",
+		Short: "Deploy the nodes of a map (the default verb)",
 		Args:  refOrPlan,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("plan") {

@@ -84,7 +84,10 @@ func (f *applyFlags) applyPlan(ctx context.Context, p Process, nixArgs []string)
 		return err
 	}
 	defer func() { _ = dir.Close() }()
-	identities, err := f.identities.prepare(ctx, p, dir, m.work.Nodes, m.clientConfig)
+	// Paths of key files mean what they meant then, wherever the plan is applied from.
+	there := p
+	there.Dir = plan.Source.Dir
+	identities, err := f.identities.prepare(ctx, there, dir, m.work.Nodes, m.clientConfig)
 	if err != nil {
 		return err
 	}

@@ -52,7 +52,7 @@ func Run(ctx context.Context, p Process) int {
 	root.SetArgs(joinOptions(p.Args))
 	root.SetOut(p.Stdout)
 	root.SetErr(p.Stderr)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	var coded exitCode
 	switch {
 	case err == nil:
@@ -64,7 +64,7 @@ func Run(ctx context.Context, p Process) int {
 		return verdict.ExitInterrupted
 	}
 	say(p.Stderr, "%v", err)
-	for _, hint := range hints(err) {
+	for _, hint := range hints(cmd, err) {
 		say(p.Stderr, "hint: %s", hint)
 	}
 	return verdict.ExitUsage
@@ -114,7 +114,7 @@ what came of it. The nodes are deployed one at a time, in list order.`,
 	root.Flags().AddFlagSet(apply.Flags())
 	root.SetVersionTemplate("deploy-ssh {{.Version}}\n")
 	root.SetHelpFunc(help)
-	root.SetUsageTemplate(groupedUsage(root.UsageTemplate()))
+	root.SetUsageTemplate(usageTemplate(root.UsageTemplate(), widthOfHelp(p.Stdout)))
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(apply, newPlan(p), newRollback(p), newStatus(p), newExec(p), newReport(p), newCheck(p), newExplain(p), newHostKeys(p), newSchema(p), newVersion(p), newCompletion(p))
 	describe(root)
@@ -134,7 +134,7 @@ func newVersion(p Process) *cobra.Command {
 
 func newSchema(p Process) *cobra.Command {
 	return &cobra.Command{
-		Use: "schema", Short: "Print the JSON Schema of the node map and its environment form", Args: noArgs,
+		Use: "schema", Short: "Print the JSON Schema of the node map", Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			_, err := p.Stdout.Write(nix.Schema)
 			return err

@@ -225,7 +225,7 @@ func attributes(answer string, begun bool) []string {
 func newCompletion(p Process) *cobra.Command {
 	return &cobra.Command{
 		Use:       "completion bash|zsh|fish",
-		Short:     "Print the script by which a shell completes verbs, flags, and the names and tags of nodes",
+		Short:     "Print the script by which a shell completes command lines",
 		ValidArgs: []string{"bash", "zsh", "fish"},
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 || !slices.Contains(cmd.ValidArgs, args[0]) {

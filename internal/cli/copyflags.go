@@ -21,7 +21,7 @@ type copyFlags struct {
 }
 
 func (f *copyFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.compress, "compress", closure.DefaultCompression.String(), "how what is sent is packed: zstd, zstd:LEVEL or none")
+	flags.StringVar(&f.compress, "compress", closure.DefaultCompression.String(), "how what is sent is packed, `MODE`: zstd, zstd:LEVEL or none")
 	flags.BoolVar(&f.substitute, "substitute-on-destination", true, "let hosts fetch from their own substituters what these have")
 	flags.BoolVar(&f.noSubstitute, "no-substitute", false, "send everything that is missing from here")
 	flags.DurationVar(&f.timeout, "copy-timeout", closure.DefaultTimeout, "how long the copy of one closure may take")

@@ -28,7 +28,7 @@ func newExec(p Process) *cobra.Command {
 	f := &execFlags{}
 	cmd := &cobra.Command{
 		Use:   "exec FLAKE#NODES [flags] -- COMMAND [ARG...]",
-		Short: "Run a command on nodes, one at a time or -p at once",
+		Short: "Run a command on nodes",
 		Long: `Runs a command on each node's host, as the login user, and prints what it prints with
 the node's name in front, each stream on its own. No system is evaluated.
 

@@ -65,7 +65,7 @@ func newExplain(p Process) *cobra.Command {
 	f := &mapFlags{}
 	cmd := &cobra.Command{
 		Use:   "explain FLAKE#NODES [NODE...] [flags] [-- NIX ARGS]",
-		Short: "Show each setting of nodes with its origin, and the ssh_config that is used; contact nobody",
+		Short: "Show where each setting comes from; contact nobody",
 		Args:  refAndNodes,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.withIdentities(cmd, p, args, true, func(m loaded, identities map[string]*ssh.Identity) error {
@@ -94,7 +94,7 @@ func newCheck(p Process) *cobra.Command {
 	f := &mapFlags{}
 	cmd := &cobra.Command{
 		Use:   "check FLAKE#NODES [NODE...] [flags] [-- NIX ARGS]",
-		Short: "Evaluate the nodes and check their settings, key files and ssh's own view of them; contact nobody",
+		Short: "Check the map, key files and ssh's view of them; contact nobody",
 		Args:  refAndNodes,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.withIdentities(cmd, p, args, false, func(m loaded, identities map[string]*ssh.Identity) error {
@@ -111,6 +111,11 @@ func newCheck(p Process) *cobra.Command {
 					}
 					fmt.Fprintf(table, "%s\t%s@%s\t%s\t%s\t%s\n", e.Node, e.User, e.Address, e.Port, via, e.HostKey)
 				}
+				for _, e := range all {
+					for _, note := range e.Notes {
+						say(p.Stderr, "%s: note: %s", e.Node, report.Printable(note))
+					}
+				}
 				return table.Flush()
 			})
 		},
@@ -124,7 +129,7 @@ func newHostKeys(p Process) *cobra.Command {
 	f := &mapFlags{}
 	cmd := &cobra.Command{
 		Use:   "hostkeys FLAKE#NODES [NODE...] [flags] [-- NIX ARGS]",
-		Short: "Print the host keys that nodes show, as entries to paste; no login is tried",
+		Short: "Print the host keys that nodes show, to paste; log in nowhere",
 		Args:  refAndNodes,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.withIdentities(cmd, p, args, true, func(m loaded, identities map[string]*ssh.Identity) error {

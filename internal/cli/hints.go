@@ -10,10 +10,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/deploy-ssh/deploy-ssh/internal/flake"
 	"github.com/deploy-ssh/deploy-ssh/internal/nearest"
 	"github.com/deploy-ssh/deploy-ssh/internal/peers"
-	"github.com/deploy-ssh/deploy-ssh/internal/settings"
-	"github.com/deploy-ssh/deploy-ssh/internal/verdict"
 )
 
 // usageError is a command line that makes no sense.
@@ -22,16 +21,29 @@ type usageError struct{ cause error }
 func (e usageError) Error() string { return e.cause.Error() }
 func (e usageError) Unwrap() error { return e.cause }
 
-// hints are one or two things to try.
-func hints(err error) []string {
+// hints are one or two things to try after an error of a command.
+func hints(cmd *cobra.Command, err error) []string {
 	var usage usageError
+	var unusable *flake.MapError
 	switch {
 	case errors.As(err, &usage):
-		return []string{"deploy-ssh --help shows how it is used"}
+		return []string{helpOf(cmd, err) + " shows how it is used"}
+	case errors.As(err, &unusable) && strings.Contains(err.Error(), "does not provide attribute"):
+		return []string{"what is wanted is the flake's node map, such as .#nodes; --on NAME selects a node of it"}
 	case errors.Is(err, exec.ErrNotFound):
 		return []string{"nix and ssh must be on the PATH of the deployer"}
 	}
 	return nil
+}
+
+// helpOf is the help to read after a slip. The flags of a command line without a verb
+// are those of apply.
+func helpOf(cmd *cobra.Command, slip error) string {
+	path := cmd.CommandPath()
+	if !cmd.HasParent() && (errors.As(slip, new(*pflag.NotExistError)) || errors.As(slip, new(*pflag.InvalidValueError))) {
+		path += " apply"
+	}
+	return path + " --help"
 }
 
 // checkRef refuses the first word of a command line that names no attribute:
@@ -77,61 +89,4 @@ func flagError(cmd *cobra.Command, err error) error {
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
 	return usageError{fmt.Errorf("%w%s", err, nearest.Hint("--"+name, names))}
-}
-
-// groupedUsage is cobra's usage text with the flags in two blocks: those that
-// people choose by, then the limits, which hardly anybody changes.
-func groupedUsage(template string) string {
-	cobra.AddTemplateFunc("deploySSHFlags", groupedFlags)
-	return strings.Replace(template, "{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}", "{{deploySSHFlags .LocalFlags | trimTrailingWhitespaces}}", 1)
-}
-
-func groupedFlags(flags *pflag.FlagSet) string {
-	common, limits := FlagGroups(flags)
-	if !limits.HasFlags() {
-		return common.FlagUsages()
-	}
-	return common.FlagUsages() + "\nLimits:\n" + limits.FlagUsages()
-}
-
-// FlagGroups parts the flags that people choose by from the limits.
-func FlagGroups(flags *pflag.FlagSet) (common, limits *pflag.FlagSet) {
-	common, limits = pflag.NewFlagSet("", pflag.ContinueOnError), pflag.NewFlagSet("", pflag.ContinueOnError)
-	flags.VisitAll(func(f *pflag.Flag) {
-		if strings.HasSuffix(f.Name, "-timeout") || slices.Contains([]string{"lock-attempts", "lock-interval", "settle", "probe-age"}, f.Name) {
-			limits.AddFlag(f)
-		} else {
-			common.AddFlag(f)
-		}
-	})
-	return common, limits
-}
-
-// help prints the help of a command. Those that contact hosts tell what they
-// read and how they end.
-func help(cmd *cobra.Command, _ []string) {
-	text := strings.TrimSpace(or(cmd.Long, cmd.Short)) + "\n\n" + cmd.UsageString()
-	if ContactsHosts(cmd) {
-		text += helpTail()
-	}
-	fmt.Fprint(cmd.OutOrStdout(), text)
-}
-
-// ContactsHosts tells whether a command works on hosts, and so ends with what came of them.
-func ContactsHosts(cmd *cobra.Command) bool {
-	return slices.Contains([]string{cmd.Root().Name(), "apply", "plan", "rollback", "status", "exec"}, cmd.Name())
-}
-
-// helpTail is the part of the help that comes from tables.
-func helpTail() string {
-	var b strings.Builder
-	b.WriteString("\nEnvironment:\n")
-	for _, key := range settings.Keys {
-		fmt.Fprintf(&b, "  %-18s %s\n", key.Name, key.Meaning)
-	}
-	b.WriteString("\nExit codes:\n")
-	for _, exit := range verdict.Exits() {
-		fmt.Fprintf(&b, "  %-3d %s\n", exit.Code, exit.Meaning)
-	}
-	return b.String()
 }

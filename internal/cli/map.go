@@ -40,8 +40,8 @@ type mapFlags struct {
 // add adds the flags; jsonMeaning says what --json prints.
 func (f *mapFlags) add(flags *pflag.FlagSet, jsonMeaning string) {
 	flags.BoolVar(&f.json, "json", false, jsonMeaning)
-	flags.StringArrayVar(&f.on, "on", nil, "only these nodes: `NAME,GLOB,@TAG`, as @a&@b what is both, - for names on standard input; may be repeated. The order stays the map's")
-	flags.StringArrayVar(&f.exclude, "exclude", nil, "all but these nodes: `NAME,GLOB,@TAG`, as for --on")
+	flags.StringArrayVar(&f.on, "on", nil, "only these nodes, `NAME,GLOB,@TAG`: @a&@b is what is both, - reads names from standard input; may be repeated. The order stays the map's")
+	flags.StringArrayVar(&f.exclude, "exclude", nil, "all but these nodes, `NAME,GLOB,@TAG`, as for --on")
 	flags.BoolVar(&f.combined, "combined", false, "in place of the nodes, the map's one combined system of all of them, on the host of the first node")
 	flags.BoolVar(&f.noProgress, "no-progress", false, "leave out what Nix and the hosts print meanwhile")
 	flags.BoolVar(&f.impure, "impure", false, "let the evaluation read the deployer's environment (as nix)")
@@ -254,6 +254,9 @@ func refAndNixArgs(cmd *cobra.Command, args []string) error {
 	}
 	if err := checkRef(cmd, own[0], nixArgs); err != nil || len(own) == 1 {
 		return err
+	}
+	if !strings.Contains(own[1], "#") {
+		return usageError{fmt.Errorf("%q behind the flake reference: nodes are selected by --on %s, and arguments for Nix go behind --", own[1], strings.Join(own[1:], ","))}
 	}
 	return usageError{fmt.Errorf("one flake reference is wanted, not %d: %q (arguments for Nix go behind --)", len(own), own)}
 }

@@ -22,7 +22,7 @@ func newReport(p Process) *cobra.Command {
 	var list, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "report [RUN] [flags]",
-		Short: "Show what came of an earlier run: the last one, or the one of that name",
+		Short: "Show what came of an earlier run",
 		Long: fmt.Sprintf(`Shows the results of a run on record as they were shown at its end; of one that was
 cut off, what it knew. Nobody is contacted. The last %d runs of apply and rollback are
 kept, without what Nix and the hosts printed.`, history.MaxRuns),

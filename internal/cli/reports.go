@@ -76,7 +76,8 @@ func (f *reportFlags) keep(p Process, out *output, head history.Head) {
 }
 
 // retryable are the runs on record that tell what is left to do for one that is to
-// begin, the newest first: those of the same map and verb that were to come as far.
+// begin, the newest first: those of the same map and verb. Of one that was not to come as
+// far only what it left undone counts.
 func (f *reportFlags) retryable(p Process, wanted history.Head) ([]history.Run, error) {
 	dir, err := reportDir(p, f.dir)
 	if err != nil {
@@ -98,6 +99,9 @@ func (f *reportFlags) retryable(p Process, wanted history.Head) ([]history.Run, 
 		if err != nil {
 			return nil, fmt.Errorf("--retry-failed: %w", err)
 		}
+		if !covers(head.Head, wanted) {
+			run = run.LeftUndone()
+		}
 		runs = append(runs, run)
 	}
 	if len(runs) == 0 {
@@ -108,6 +112,11 @@ func (f *reportFlags) retryable(p Process, wanted history.Head) ([]history.Run, 
 		return nil, usageError{fmt.Errorf("--retry-failed: no run of this map by %s is on record in %s; %s", wanted.Verb, dir, others)}
 	}
 	return runs, nil
+}
+
+// covers reports whether a run that went well has done all that another one would.
+func covers(run, other history.Head) bool {
+	return deploy.Goal(run.Goal).Covers(deploy.Goal(other.Goal)) && (run.Reboot || !other.Reboot)
 }
 
 // effect groups goals: what a run that changed nothing came to is no word on whether

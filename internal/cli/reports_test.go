@@ -1,15 +1,19 @@
 package cli
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/deploy-ssh/deploy-ssh/internal/flake"
 	"github.com/deploy-ssh/deploy-ssh/internal/history"
+	"github.com/deploy-ssh/deploy-ssh/internal/report"
 	"github.com/deploy-ssh/deploy-ssh/internal/verdict"
 )
 
@@ -73,7 +77,7 @@ func TestRetried(t *testing.T) {
 	if diff := cmp.Diff([]string{"cut", "failed"}, left); diff != "" {
 		t.Errorf("left to do (-want +got):\n%s", diff)
 	}
-	want := "retrying cut (cut off), failed (locked)\nnot retried, since no longer in the map: gone (unreachable)\nnot retried, since no run of them is on record: new"
+	want := "retrying cut (cut off), failed (locked)\nnot retried, since no longer in the map: gone (unreachable)\nnot retried, since no run of them that was to come as far is on record: new"
 	if diff := cmp.Diff(want, strings.Join(notes, "\n")); diff != "" {
 		t.Errorf("notes (-want +got):\n%s", diff)
 	}
@@ -94,6 +98,75 @@ func TestEffect(t *testing.T) {
 			t.Errorf("%s and %s: %v, want %v", tt.a, tt.b, got, tt.same)
 		}
 	}
+}
+
+func TestCovers(t *testing.T) {
+	head := func(text string) history.Head {
+		goal, reboot := strings.CutSuffix(text, "+reboot")
+		return history.Head{Goal: goal, Reboot: reboot}
+	}
+	for _, tt := range []struct {
+		run, other string
+		want       bool
+	}{
+		{"switch", "switch", true}, {"switch", "test", true}, {"switch", "boot", true}, {"", "switch", true}, {"switch", "", true},
+		{"test", "switch", false}, {"boot", "switch", false}, {"test", "boot", false}, {"boot", "test", false}, {"test", "", false}, {"test", "test", true},
+		{"build", "build", true}, {"push", "push", true}, {"dry-activate", "dry-activate", true},
+		{"boot+reboot", "boot", true}, {"boot", "boot+reboot", false}, {"switch+reboot", "boot+reboot", true},
+	} {
+		if got := covers(head(tt.run), head(tt.other)); got != tt.want {
+			t.Errorf("%q covers %q: %v, want %v", tt.run, tt.other, got, tt.want)
+		}
+	}
+}
+
+// A run that went well says nothing of what it was not to do.
+func TestRetryable(t *testing.T) {
+	p := Process{Dir: t.TempDir()}
+	f := reportFlags{dir: "reports"}
+	began := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+	run := func(goal string, verdicts map[string]verdict.Verdict) {
+		t.Helper()
+		began = began.Add(time.Minute)
+		w := history.NewWriter(filepath.Join(p.Dir, f.dir), history.Head{Verb: "apply", Map: "m", Goal: goal, Time: began})
+		nodes := slices.Sorted(maps.Keys(verdicts))
+		records := []report.Record{{Plan: &report.Plan{Nodes: nodes}}}
+		for _, node := range nodes {
+			v := verdicts[node]
+			records = append(records, report.Record{Result: &report.Result{Node: node, Verdict: v, Class: v.Row().Class}})
+		}
+		for _, r := range append(records, report.Record{Summary: &report.Summary{}}) {
+			if err := w.Handle(r); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	left := func(goal, want string) {
+		t.Helper()
+		runs, err := f.retryable(p, history.Head{Verb: "apply", Map: "m", Goal: goal})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, last := range history.Lasts(runs) {
+			if !last.Good {
+				names = append(names, last.Node)
+			}
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("%s: left to do are %q, want %q", goal, got, want)
+		}
+	}
+	run("switch", map[string]verdict.Verdict{"db": verdict.Switched, "web": verdict.Unfinalized})
+	run("test", map[string]verdict.Verdict{"db": verdict.Degraded, "web": verdict.Unchanged})
+	left("switch", "db web")
+	left("test", "db")
+	run("boot", map[string]verdict.Verdict{"db": verdict.Staged, "web": verdict.Staged})
+	left("switch", "db web")
+	left("boot", "")
+	run("", map[string]verdict.Verdict{"db": verdict.Unchanged, "web": verdict.Switched})
+	left("switch", "")
+	left("test", "")
 }
 
 func TestReportDir(t *testing.T) {

@@ -90,7 +90,7 @@ func retried(lasts []history.Last, nodes []flake.Node) (left, notes []string) {
 		}
 	}
 	if len(unknown) > 0 {
-		notes = append(notes, "not retried, since no run of them is on record: "+some(unknown))
+		notes = append(notes, "not retried, since no run of them that was to come as far is on record: "+some(unknown))
 	}
 	return left, notes
 }

@@ -24,7 +24,7 @@ func newRollback(p Process) *cobra.Command {
 	f := &rollbackFlags{}
 	cmd := &cobra.Command{
 		Use:   "rollback FLAKE#NODES [flags] [-- NIX ARGS]",
-		Short: "Bring hosts to an earlier generation of their own, through the same steps as a deploy",
+		Short: "Bring hosts to an earlier generation of their own",
 		Long: `Brings each host to an earlier generation of its own system profile: the newest one
 whose system is not the running one, or the one that --to names. A host that runs a
 system which its profile doesn't lead to, as after a failed switch, goes back to its
@@ -36,6 +36,7 @@ profile's. No system is evaluated, built or copied.`,
 	}
 	f.mapFlags.add(cmd.Flags(), "print the records of the run as JSON lines instead of the table")
 	f.switchFlags.add(cmd.Flags())
+	cmd.Flags().Lookup("goal").Usage = "how far to go: dry-activate, test, boot or switch"
 	cmd.Flags().IntVar(&f.to, "to", 0, "number of the `GENERATION` to go to (default: the one before)")
 	return cmd
 }

@@ -24,7 +24,7 @@ func newStatus(p Process) *cobra.Command {
 	f := &statusFlags{}
 	cmd := &cobra.Command{
 		Use:   "status FLAKE#NODES [flags] [-- NIX ARGS]",
-		Short: "Ask hosts what they run and boot, and how that differs from what is wanted; change nothing",
+		Short: "Tell what hosts run and boot, and how it differs; change nothing",
 		Long: `Asks each host what it runs, boots and has left to do, whether a reboot is pending,
 which units have failed, who holds the lock of its switch, how earlier deploys ended,
 and which generations there are. What is told was seen now: nothing is remembered

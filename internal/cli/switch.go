@@ -107,7 +107,7 @@ func (f *switchFlags) fleet(identities map[string]*ssh.Identity, out *output) *d
 func (f *switchFlags) begin(p Process, out *output, m *mapFlags, verb, ref, dir string, nixArgs []string, began time.Time) {
 	there := p
 	there.Dir = dir
-	f.reports.start(p, out, m, history.Head{Verb: verb, Map: mapSum(there, ref, nixArgs, m.combined), Goal: string(f.goal), Time: began})
+	f.reports.start(p, out, m, history.Head{Verb: verb, Map: mapSum(there, ref, nixArgs, m.combined), Goal: string(f.goal), Reboot: f.reboot, Time: began})
 	out.emit(report.Record{Run: &report.Run{Protocol: report.Protocol, Version: Version, Time: began, Source: or(ref, settings.KeyNodes)}})
 }
 

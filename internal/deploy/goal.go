@@ -58,6 +58,19 @@ func (*Goal) list() string {
 func (g Goal) activates() bool { return g == GoalTest || g == GoalSwitch }
 func (g Goal) boots() bool     { return g == GoalBoot || g == GoalSwitch }
 
+// Covers reports whether a run of this goal that went well has brought a host as far as
+// one of the other goal would.
+func (g Goal) Covers(other Goal) bool {
+	full := func(g Goal) Goal {
+		if g == "" {
+			return GoalSwitch
+		}
+		return g
+	}
+	g, other = full(g), full(other)
+	return (g.activates() || !other.activates()) && (g.boots() || !other.boots())
+}
+
 // look are the phases that change nothing on the host.
 func (d *deployment) look() (connect, probe phase) {
 	return phase{report.Connect, d.connect}, phase{report.Probe, d.probe}

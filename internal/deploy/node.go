@@ -288,6 +288,12 @@ func (d *deployment) finding() string {
 	case host.LockHolder != "":
 		return "already runs the wanted system, but the lock of switch-to-configuration is held by " + host.LockHolder
 	}
+	switch boots, proven := host.Boots(d.node.Toplevel); {
+	case !proven:
+		return "already runs the wanted system, but what it boots is not to be read"
+	case boots:
+		return "already runs and boots the wanted system"
+	}
 	return "already runs the wanted system, but does not boot it"
 }
 

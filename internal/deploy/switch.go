@@ -269,7 +269,7 @@ func explain(ctx context.Context, decision *verdict.Decision, err error) {
 		return
 	}
 	if ctx.Err() != nil {
-		decision.Reason = "interrupted; the switch was left alone and goes on. " + decision.Reason
+		decision.Reason = "interrupted; the switch was left alone and goes on; " + decision.Reason
 		return
 	}
 	decision.Reason += "\n" + err.Error()

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/deploy-ssh/deploy-ssh/internal/cli"
 	"github.com/deploy-ssh/deploy-ssh/internal/settings"
@@ -109,12 +108,26 @@ func (m *man) synopsis(cmd *cobra.Command) {
 	m.WriteString(strings.Join(words, " ") + "\n")
 }
 
-func (m *man) flags(title string, set *pflag.FlagSet) {
-	flags := visible(set)
-	if len(flags) == 0 {
-		return
+// options are the flags of a command, by group where there are several.
+func (m *man) options(groups []cli.FlagGroup) {
+	begun := false
+	for _, g := range groups {
+		flags := visible(g.Flags)
+		if len(flags) == 0 {
+			continue
+		}
+		if !begun {
+			m.section("OPTIONS")
+			begun = true
+		}
+		if len(groups) > 1 {
+			m.macro("SS", g.Title)
+		}
+		m.flags(flags)
 	}
-	m.section(title)
+}
+
+func (m *man) flags(flags []flag) {
 	for _, f := range flags {
 		term := bold("--" + f.name)
 		if f.short != "" {
@@ -179,11 +192,9 @@ func manPage(cmd *cobra.Command) string {
 	} else {
 		m.line(sentence(cmd.Short))
 	}
-	common, limits := cli.FlagGroups(cmd.LocalFlags())
-	m.flags("OPTIONS", common)
-	m.flags("LIMITS", limits)
-	readsMap := limits.HasFlags()
-	if readsMap {
+	groups := cli.FlagGroups(cmd.LocalFlags())
+	m.options(groups)
+	if len(groups) > 1 {
 		m.environment()
 		m.exits(cli.ContactsHosts(cmd))
 	}
@@ -204,6 +215,7 @@ func overview(root *cobra.Command) string {
 	m.paragraphs(root.Long)
 	m.macro("PP")
 	m.line("`FLAKE#NODES` is an attribute of a flake that holds the node map, such as `.#nodes`.")
+	m.line("Without a verb, `apply` is meant, whose page has its flags.")
 	m.line("What follows `--` is given to Nix. Results go to standard output, all else to standard error.")
 	m.section("VERBS")
 	for _, cmd := range verbs(root) {

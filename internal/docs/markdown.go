@@ -95,13 +95,10 @@ func commands(root *cobra.Command) string {
 		if cmd.Example != "" {
 			fmt.Fprintf(&b, "\n```console\n%s```\n", examples(cmd, "$ "))
 		}
-		common, limits := cli.FlagGroups(cmd.LocalFlags())
-		for _, group := range []struct {
-			name  string
-			flags *pflag.FlagSet
-		}{{"flag", common}, {"limit", limits}} {
+		groups := cli.FlagGroups(cmd.LocalFlags())
+		for _, group := range groups {
 			var rows [][]string
-			for _, f := range visible(group.flags) {
+			for _, f := range visible(group.Flags) {
 				meaning := plain(f.meaning)
 				if f.byDefault != "" {
 					meaning += " (default " + code(f.byDefault) + ")"
@@ -109,7 +106,11 @@ func commands(root *cobra.Command) string {
 				rows = append(rows, []string{code(f.spelling()), meaning})
 			}
 			if len(rows) > 0 {
-				b.WriteString("\n" + table([]string{group.name, ""}, rows))
+				title := "flag"
+				if len(groups) > 1 {
+					title = strings.ToLower(group.Title)
+				}
+				b.WriteString("\n" + table([]string{title, ""}, rows))
 			}
 		}
 		if cli.ContactsHosts(cmd) {

@@ -250,7 +250,7 @@ func (h Host) Unusable() string {
 	case !h.NixOS:
 		return "the host is no NixOS: it has no /etc/NIXOS and its os-release says otherwise"
 	case h.UID != 0:
-		return fmt.Sprintf("the login user has uid %d; switching a system needs root", h.UID)
+		return fmt.Sprintf("the login user has uid %d; switching a system needs root, which elevate = \"sudo\" or \"doas\" in the node's entry gives", h.UID)
 	case h.UnitsUnread != "":
 		return "systemd does not tell the host's failed units: " + h.UnitsUnread
 	case !h.Systemd:

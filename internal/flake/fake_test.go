@@ -173,6 +173,11 @@ func TestWithoutOwnFrames(t *testing.T) {
 	if diff := cmp.Diff(want, withoutOwnFrames(nix226)); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
+	const alone = "error:\n       … while evaluating attribute 'nodes'\n         at «string»:407:3:\n          406|   x\n\n" +
+		"       (stack trace truncated; use '--show-trace' to show the full, detailed trace)\n\n       error: no such\n       thing"
+	if diff := cmp.Diff("error: no such\nthing", withoutOwnFrames(alone)); diff != "" {
+		t.Errorf("with no frame of the operator's: -want +got\n%s", diff)
+	}
 	for _, text := range []string{"", "error: a", "error: a\n       b\n\n       at «string»"} {
 		if got := withoutOwnFrames(text); got != text {
 			t.Errorf("%q became %q", text, got)

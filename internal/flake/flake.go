@@ -170,5 +170,23 @@ func withoutOwnFrames(text string) string {
 		}
 		kept = append(kept, block)
 	}
-	return strings.Join(kept, "\n\n")
+	return withoutEmptyTrace(strings.Join(kept, "\n\n"))
+}
+
+// withoutEmptyTrace is the error alone where nothing is left of its trace. A remark
+// on its truncation is about frames that are not the operator's either, then.
+func withoutEmptyTrace(text string) string {
+	rest, found := strings.CutPrefix(text, "error:\n")
+	if !found {
+		return text
+	}
+	rest = strings.TrimSpace(rest)
+	if after, found := strings.CutPrefix(rest, "(stack trace truncated;"); found {
+		_, after, _ = strings.Cut(after, "\n")
+		rest = strings.TrimSpace(after)
+	}
+	if !strings.HasPrefix(rest, "error: ") {
+		return text
+	}
+	return strings.ReplaceAll(rest, "\n       ", "\n")
 }

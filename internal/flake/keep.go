@@ -124,6 +124,7 @@ func (k Keep) open(ctx context.Context, run child.Runner, r Request) (*kept, err
 	if opened.source, err = readSource(metadata); err != nil {
 		return nil, err
 	}
+	opened.source.watchCommitted()
 	for _, path := range opened.source.flakes {
 		text, err := os.ReadFile(path)
 		if err != nil {

@@ -299,6 +299,37 @@ func TestKeptEvaluationOfInputs(t *testing.T) {
 	k.expect("another lock, again", false, "xtwo", nil)
 }
 
+// Newer Nix reads an input that is not locked in its tree, also where Git calls it clean, and
+// names its revision.
+func TestKeptEvaluationOfACommittedInput(t *testing.T) {
+	t.Parallel()
+	k := inputs(t)
+	dir, input := k.dir, filepath.Join(k.store.Runner.Dir, "input")
+	overridden := func(r *Request) { r.Args = []string{"--override-input", "input", "git+file://" + input} }
+	k.dir = input
+	k.git("init", "-q")
+	k.git("add", ".")
+	k.git("commit", "-qm", "one")
+	k.dir = dir
+	k.expect("a committed input", true, "xone", overridden)
+	k.expect("a committed input, again", false, "xone", overridden)
+	k.dir = input
+	k.git("update-index", "--skip-worktree", "name")
+	k.write("name", "two")
+	k.dir = dir
+	if m, evaluated := k.evaluate(overridden); !evaluated {
+		t.Errorf("an edit that Git was told to overlook: %+v", m.Evaluation)
+	}
+	// What has a revision may be gone from here, or never have had a tree.
+	if err := os.Rename(filepath.Join(input, ".git"), filepath.Join(input, "git")); err != nil {
+		t.Fatal(err)
+	}
+	s := source{committed: []string{input, filepath.Join(input, "git"), filepath.Join(input, "nowhere")}}
+	if s.watchCommitted(); s.trees != nil {
+		t.Errorf("%q are watched", s.trees)
+	}
+}
+
 // An edit that Nix saw in place of what the key names, and that was undone since,
 // must not be kept under it.
 func TestAnEditDuringTheEvaluationIsNotKept(t *testing.T) {

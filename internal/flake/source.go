@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,6 +22,9 @@ type source struct {
 	trees []string
 	// repositories are those of the trees that Git knows the files of.
 	repositories []string
+	// committed are the local repositories of inputs that have a revision. Newer versions of
+	// Nix (seen with 2.34) read an input in its tree all the same, where it was not locked before.
+	committed []string
 	// flakes are where flake.nix is: in the copy of the source in the store, and in a
 	// local source.
 	flakes []string
@@ -79,11 +83,25 @@ func readSource(answer []byte) (source, error) {
 		if input.Locked.NarHash == "" {
 			return source{}, fmt.Errorf("no content hash of the input %s in the answer of Nix", name)
 		}
-		if place, local := input.Locked.local(); local && input.Locked.Rev == "" {
+		switch place, local := input.Locked.local(); {
+		case !local:
+		case input.Locked.Rev != "":
+			s.committed = append(s.committed, place)
+		default:
 			s.watch(place, input.Locked)
 		}
 	}
 	return s, nil
+}
+
+// watchCommitted adds the trees of inputs that have a revision, as far as there are such
+// trees: what a lock names was perhaps fetched elsewhere, or is a repository alone.
+func (s *source) watchCommitted() {
+	for _, place := range s.committed {
+		if _, err := os.Stat(filepath.Join(place, ".git")); err == nil {
+			s.watch(place, lockedRef{Type: "git"})
+		}
+	}
 }
 
 func (r lockedRef) isRelative() bool { return r.Type == "path" && !filepath.IsAbs(r.Path) }

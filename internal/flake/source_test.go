@@ -1,6 +1,7 @@
 package flake
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -33,7 +34,7 @@ func TestReadSource(t *testing.T) {
 			nil, nil, "",
 		},
 		{
-			"a committed input is not read from its tree, a dirty one is",
+			"a committed input and a dirty one",
 			`{"locked":{"narHash":"sha256-x","type":"path","path":"/f"},"locks":{"nodes":{"a":{"locked":{"narHash":"sha256-y","rev":"ab","type":"git","url":"file:///a"}},"b":{"locked":{"narHash":"sha256-z","type":"git","url":"file:/b"}},"root":{}},"root":"root"},` + path + `}`,
 			[]string{"/f", "/b"}, []int{1}, "",
 		},
@@ -54,6 +55,9 @@ func TestReadSource(t *testing.T) {
 		}
 		if err != nil {
 			t.Errorf("%s: %v", test.name, err)
+		}
+		if committed := slices.Contains(got.committed, "/a"); committed != strings.HasPrefix(test.name, "a committed") {
+			t.Errorf("%s: the inputs with a revision are %q", test.name, got.committed)
 		}
 		var git []string
 		for _, i := range test.git {

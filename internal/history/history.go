@@ -17,6 +17,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -39,7 +40,12 @@ const (
 	prefix  = "run-"
 	suffix  = ".jsonl"
 	part    = ".part"
+	moment  = "20060102T150405.000Z"
 )
+
+// ours are the names that reports get: in a directory that the user chose there may be
+// files of others, which are not ours to remove.
+var ours = regexp.MustCompile(`^run-\d{8}T\d{6}\.\d{3}Z-\d+\.jsonl(\.part)?$`)
 
 // Head is the first line of a report.
 type Head struct {
@@ -48,9 +54,10 @@ type Head struct {
 	Verb string `json:"verb"`
 	// Map is a sum of what names the node map; equal for the same one.
 	Map string `json:"map"`
-	// Goal is how far the run was to go.
-	Goal string    `json:"goal"`
-	Time time.Time `json:"time"`
+	// Goal is how far the run was to go, and Reboot whether hosts were to be rebooted.
+	Goal   string    `json:"goal"`
+	Reboot bool      `json:"reboot,omitempty"`
+	Time   time.Time `json:"time"`
 }
 
 // Run is a report that was read back.
@@ -113,14 +120,19 @@ func list(dir string) ([]string, error) {
 	}
 	var names []string
 	for _, e := range entries {
-		name := e.Name()
-		if strings.HasPrefix(name, prefix) && strings.HasSuffix(strings.TrimSuffix(name, part), suffix) {
-			names = append(names, name)
+		if ours.MatchString(e.Name()) {
+			names = append(names, e.Name())
 		}
 	}
 	slices.Sort(names)
 	slices.Reverse(names)
 	return names, nil
+}
+
+// own reports whether a file is a regular one of this user's.
+func own(info fs.FileInfo) bool {
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(owner.Uid) == os.Geteuid() && info.Mode().IsRegular()
 }
 
 // errForeign is what isn't a report of this user's that this program reads.
@@ -139,7 +151,7 @@ func read(path string, records bool) (Run, error) {
 	if err != nil {
 		return run, fmt.Errorf("reading a report: %w", err)
 	}
-	if owner, ok := info.Sys().(*syscall.Stat_t); !ok || int(owner.Uid) != os.Geteuid() || !info.Mode().IsRegular() || info.Size() > MaxBytes {
+	if !own(info) || info.Size() > MaxBytes {
 		return run, fmt.Errorf("reading the report %s: %w", run.Name, errForeign)
 	}
 	run.Going = going(file)
@@ -230,7 +242,7 @@ func prune(dir string, runs int, size int64) error {
 	for _, name := range names {
 		path := filepath.Join(dir, name)
 		info, err := os.Lstat(path)
-		if err != nil || !info.Mode().IsRegular() {
+		if err != nil || !own(info) {
 			continue
 		}
 		kept, sum = kept+1, sum+info.Size()

@@ -175,6 +175,32 @@ func TestPrune(t *testing.T) {
 	if _, err := os.Stat(dir + "/something-else"); err != nil {
 		t.Errorf("a foreign file: %v", err)
 	}
+	// What others call runs, or have written, is not removed, and makes nothing of ours old.
+	foreign := []string{"run-1.jsonl", "run-2026-01-31.jsonl", "run-20260131T120000.000Z-web.jsonl"}
+	if os.Geteuid() == 0 {
+		foreign = append(foreign, "run-20990131T120000.000Z-1.jsonl")
+	}
+	for _, name := range foreign {
+		if err := os.WriteFile(filepath.Join(dir, name), make([]byte, sum), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if os.Geteuid() == 0 {
+		if err := os.Chown(filepath.Join(dir, foreign[3]), 12345, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := prune(dir, 5, sum); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range foreign {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			t.Errorf("a foreign file: %v", err)
+		}
+	}
+	if left, err := Heads(dir); err != nil || len(left) != 5 {
+		t.Errorf("%d reports are left, want 4 and the one that is going (%v)", len(left), err)
+	}
 }
 
 func TestWhatIsNoReport(t *testing.T) {
@@ -185,16 +211,16 @@ func TestWhatIsNoReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{
-		"run-1.jsonl": "", "run-2.jsonl": "no JSON\n", "run-3.jsonl": `{"report":99}` + "\n", "run-4.jsonl.part": `{"report":1`, "other.jsonl": string(whole), "run-5.json": string(whole),
+		"run-20270131T120000.000Z-1.jsonl": "", "run-20270131T120000.000Z-2.jsonl": "no JSON\n", "run-20270131T120000.000Z-3.jsonl": `{"report":99}` + "\n", "run-20270131T120000.000Z-4.jsonl.part": `{"report":1`, "other.jsonl": string(whole), "run-20270131T120000.000Z-5.json": string(whole),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Symlink(dir+"/other.jsonl", dir+"/run-6.jsonl"); err != nil {
+	if err := os.Symlink(dir+"/other.jsonl", dir+"/run-20270131T120000.000Z-6.jsonl"); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(dir+"/run-7.jsonl", 0o700); err != nil {
+	if err := os.Mkdir(dir+"/run-20270131T120000.000Z-7.jsonl", 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if run := load(t, dir); run.Name != "20260131T120000.000Z-"+fmt.Sprint(os.Getpid()) {
@@ -249,6 +275,10 @@ func TestLasts(t *testing.T) {
 		{"cut off", []Run{run("a b c", result("a", verdict.Switched))}, "a+ b: c:"},
 		{"mended since", []Run{run("b", result("b", verdict.Switched)), run("a b", result("a", verdict.Locked), result("b", verdict.Locked))}, "b+ a:locked"},
 		{"broken since", []Run{run("a b", result("a", verdict.Locked), result("b", verdict.Switched)), run("b", result("b", verdict.Locked))}, "a:locked b+"},
+		{"mended in part since", []Run{
+			run("a b c", result("a", verdict.Staged), result("b", verdict.Locked)).LeftUndone(),
+			run("a b d", result("a", verdict.Unfinalized), result("b", verdict.Switched), result("d", verdict.Switched)),
+		}, "b:locked c: a:unfinalized d+"},
 		{"cut off since", []Run{run("a"), run("a", result("a", verdict.Switched))}, "a:"},
 	} {
 		var got []string

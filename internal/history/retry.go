@@ -1,6 +1,11 @@
 package history
 
-import "github.com/deploy-ssh/deploy-ssh/internal/verdict"
+import (
+	"slices"
+
+	"github.com/deploy-ssh/deploy-ssh/internal/report"
+	"github.com/deploy-ssh/deploy-ssh/internal/verdict"
+)
 
 // Last is the last that is on record of a node.
 type Last struct {
@@ -11,6 +16,15 @@ type Last struct {
 	Verdict verdict.Verdict
 	// Good tells whether the node was as wanted.
 	Good bool
+}
+
+// LeftUndone is the run without the nodes that ended well. It is what a run has to say that
+// was not to come as far as the next one: that it went well there is no word on the rest.
+func (r Run) LeftUndone() Run {
+	r.Nodes = slices.DeleteFunc(slices.Clone(r.Nodes), func(node string) bool {
+		return slices.ContainsFunc(r.Results, func(result report.Result) bool { return result.Node == node && result.Class == verdict.Good })
+	})
+	return r
 }
 
 // Lasts returns the last of each node that the runs, the newest first, were about: in

@@ -86,7 +86,7 @@ func (w *Writer) open() error {
 	if err != nil {
 		return fmt.Errorf("writing the report: %w", err)
 	}
-	name := fmt.Sprintf("%s%s-%d%s%s", prefix, w.head.Time.UTC().Format("20060102T150405.000Z"), os.Getpid(), suffix, part)
+	name := fmt.Sprintf("%s%s-%d%s%s", prefix, w.head.Time.UTC().Format(moment), os.Getpid(), suffix, part)
 	file, err := os.OpenFile(filepath.Join(w.dir, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return fmt.Errorf("writing the report: %w", err)

@@ -191,3 +191,46 @@ func TestLines(t *testing.T) {
 		t.Errorf("lines (-want +got):\n%s", diff)
 	}
 }
+
+// Of a host that is as wanted only a last run that has not ended well is told.
+func TestNotableRuns(t *testing.T) {
+	runs := []string{"1 test: ended with 4", "2 test: ended with 0"}
+	ended := func(status string) *HostRun { return &HostRun{State: "ended", ExitStatus: status} }
+	for _, tt := range []struct {
+		name string
+		st   Status
+		all  bool
+		want []string
+	}{
+		{"no runs", Status{}, false, nil},
+		{"as wanted", Status{Runs: runs, LastRun: ended("0")}, false, nil},
+		{"as wanted, all", Status{Runs: runs, LastRun: ended("0")}, true, runs},
+		{"as wanted, not well", Status{Runs: runs[:1], LastRun: ended("4")}, false, runs[:1]},
+		{"as wanted, going on", Status{Runs: runs, LastRun: &HostRun{State: "running"}}, false, runs[1:]},
+		{"drift", Status{Runs: runs, LastRun: ended("0"), Drift: []string{"runs another system"}}, false, runs[1:]},
+	} {
+		if diff := cmp.Diff(tt.want, notableRuns(tt.st, tt.all)); diff != "" {
+			t.Errorf("%s: -want +got\n%s", tt.name, diff)
+		}
+	}
+}
+
+// What was not compared is not said to be as wanted; what boots is told apart from what runs.
+func TestStatusTable(t *testing.T) {
+	const a, b, other = "/nix/store/00000000000000000000000000000001-web", "/nix/store/00000000000000000000000000000002-web", "/nix/store/00000000000000000000000000000003-db"
+	for _, tt := range []struct {
+		wanted, running, entry string
+		row, end               string
+	}{
+		{"", a, a, "seen - web the same", "1 node seen"},
+		{a, a, a, "as wanted - web the same", "1 node as wanted"},
+		{"", a, b, "web another one", "1 node seen"},
+		{"", a, other, "web db", "1 node seen"},
+		{"", a, "", "web -", "1 node seen"},
+	} {
+		text := statusTable([]Status{{Node: "n", Wanted: tt.wanted, State: State{Running: tt.running, BootEntry: tt.entry}}}, Summary{}, false)
+		if !strings.Contains(strings.Join(strings.Fields(text), " "), tt.row) || !strings.Contains(text, tt.end) {
+			t.Errorf("%+v: %s", tt, text)
+		}
+	}
+}

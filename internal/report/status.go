@@ -13,9 +13,12 @@ func statusTable(all []Status, s Summary, verbose bool) string {
 	var b strings.Builder
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "NODE\tSTATE\tGENERATION\tRUNS\tBOOTS")
-	good := 0
+	good, what := 0, "seen"
 	for _, st := range all {
 		word := "as wanted"
+		if st.Wanted != "" {
+			what = word
+		}
 		switch {
 		case st.Verdict != "":
 			word = string(st.Verdict)
@@ -28,7 +31,7 @@ func statusTable(all []Status, s Summary, verbose bool) string {
 			good++
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", st.Node, word, or(number(st.Generation), "-"),
-			or(Printable(systemName(st.Running)), "-"), or(Printable(systemName(st.BootEntry)), "-"))
+			or(Printable(systemName(st.Running)), "-"), boots(st))
 	}
 	_ = table.Flush()
 	for _, st := range all {
@@ -36,7 +39,7 @@ func statusTable(all []Status, s Summary, verbose bool) string {
 			fmt.Fprintf(&b, "\n%s:\n  %s\n", st.Node, strings.ReplaceAll(Printable(strings.Join(lines, "\n")), "\n", "\n  "))
 		}
 	}
-	fmt.Fprintf(&b, "\n%s\n", ending(len(all), good, "as wanted", s))
+	fmt.Fprintf(&b, "\n%s\n", ending(len(all), good, what, s))
 	return b.String()
 }
 
@@ -77,13 +80,39 @@ func statusLines(st Status, verbose bool) []string {
 	if len(st.NeedsReboot) > 0 && st.Container == "" {
 		say("reboot advised for the new %s", strings.Join(st.NeedsReboot, ", "))
 	}
-	for _, r := range st.Runs {
+	for _, r := range notableRuns(st, verbose) {
 		say("run %s", r)
 	}
 	if st.Verdict == "" && (verbose || len(st.Drift) > 0) {
 		lines = append(lines, generationLines(st, verbose)...)
 	}
 	return lines
+}
+
+// boots is what the table says of the boot entry, in words where it can be: two names of
+// systems are wider than a terminal, and a rebuilt system has the name of the one before.
+func boots(st Status) string {
+	running, booting := systemName(st.Running), systemName(st.BootEntry)
+	switch {
+	case st.BootEntry != "" && st.BootEntry == st.Running:
+		return "the same"
+	case booting != "" && booting == running:
+		return "another one"
+	}
+	return or(Printable(booting), "-")
+}
+
+// notableRuns are the records of earlier deploys that are worth a line: the last one,
+// of a host that is as wanted only if it has not ended well, or all if all is asked for.
+func notableRuns(st Status, all bool) []string {
+	well := st.LastRun != nil && st.LastRun.State == "ended" && st.LastRun.ExitStatus == "0"
+	switch {
+	case all || len(st.Runs) == 0:
+		return st.Runs
+	case well && len(st.Drift) == 0:
+		return nil
+	}
+	return st.Runs[len(st.Runs)-1:]
 }
 
 // generationLines are the generations, the newest first.

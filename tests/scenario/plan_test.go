@@ -416,6 +416,11 @@ func (w *planner) applied(t *testing.T) {
 	has(t, w.call(t, "apply --plan env.plan", verdict.ExitGood, env).Stdout, "web1  unchanged")
 	has(t, w.call(t, "apply --plan env.plan", verdict.ExitUsage, strings.Replace(env, "2201", "2299", 1)).Stderr, "node web1: options is")
 	has(t, w.call(t, "apply --plan env.plan", verdict.ExitUsage).Stderr, "web1")
+	// A path of a key means what it meant then, also from another directory.
+	key := "DEPLOY_SSH_KEY=id"
+	w.sh(t, w.r.Deployer, "cp -p /root/.ssh/id_ed25519 "+rigworld.Flake+"/id")
+	w.call(t, "plan --store-path web1="+wanted.Wanted+" --out key.plan", verdict.ExitGood, env, key)
+	has(t, w.call(t, "apply --plan "+rigworld.Flake+"/key.plan", verdict.ExitGood, "cd / &&", env, key).Stdout, "web1  unchanged")
 	w.sh(t, w.r.Deployer, "cd "+rigworld.Flake+" && sed -i 's/later.n/next\\\\n/' map.nix")
 }
 
