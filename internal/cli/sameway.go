@@ -28,6 +28,7 @@ func noteSameWay(nodes []plan.Node, identities map[string]*ssh.Identity) {
 			place += " " + hop.String()
 		}
 		if other, taken := first[place]; taken {
+			id.Twin = other
 			id.Notes = append(id.Notes, fmt.Sprintf("it has the address of node %s, %s port %s", other, address, port))
 			continue
 		}
