@@ -111,6 +111,11 @@ func newCheck(p Process) *cobra.Command {
 					}
 					fmt.Fprintf(table, "%s\t%s@%s\t%s\t%s\t%s\n", e.Node, e.User, e.Address, e.Port, via, e.HostKey)
 				}
+				for _, e := range all {
+					for _, note := range e.Notes {
+						say(p.Stderr, "%s: note: %s", e.Node, report.Printable(note))
+					}
+				}
 				return table.Flush()
 			})
 		},

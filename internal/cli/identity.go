@@ -88,6 +88,7 @@ func (f *identityFlags) prepare(ctx context.Context, p Process, dir *ssh.RunDir,
 			byName[n.Name] = identities[i]
 		}
 	}
+	noteSameWay(nodes, byName)
 	return byName, settings.Err(problems)
 }
 

@@ -72,9 +72,10 @@ func (f *Fleet) Run(ctx context.Context, nodes []plan.Node, buildErrors map[stri
 		f.Goal = GoalSwitch
 	}
 	r := &run{fleet: f, asked: nodes, results: make([]*report.Result, len(nodes))}
+	deployed := map[string]bool{}
 	for i, node := range nodes {
 		d := &deployment{fleet: f, node: node, id: activate.NewID(time.Now())}
-		d.place = turn{index: i, fate: f.fate(node, buildErrors[node.Name]), begun: make(chan struct{})}
+		d.place = turn{index: i, fate: f.fate(node, buildErrors[node.Name], deployed), begun: make(chan struct{})}
 		d.place.life, d.place.end = context.WithCancel(ctx)
 		d.sight.done = make(chan struct{})
 		d.records.hold()
@@ -96,8 +97,9 @@ func (f *Fleet) Run(ctx context.Context, nodes []plan.Node, buildErrors map[stri
 	return results
 }
 
-// fate is what a node comes to without being contacted; nil when it is to be deployed.
-func (f *Fleet) fate(node plan.Node, unbuilt error) *verdict.Decision {
+// fate is what a node comes to without being contacted; nil when it is to be deployed,
+// which deployed remembers.
+func (f *Fleet) fate(node plan.Node, unbuilt error, deployed map[string]bool) *verdict.Decision {
 	switch {
 	case node.EvalError != "":
 		return &verdict.Decision{Verdict: verdict.EvalFailed, Reason: node.EvalError}
@@ -106,6 +108,12 @@ func (f *Fleet) fate(node plan.Node, unbuilt error) *verdict.Decision {
 	case f.Goal == GoalBuild:
 		return &verdict.Decision{Verdict: verdict.Staged, Reason: "built"}
 	}
+	// Side by side it would be chance whose system the machine gets; otherwise the first
+	// of the list to be deployed has it.
+	if id := f.Identities[node.Name]; id != nil && f.Rollout.Chosen() == rollout.Parallel && deployed[id.Twin] {
+		return &verdict.Decision{Verdict: verdict.WrongHost, Reason: fmt.Sprintf("it has the address of node %s, which comes before it in the list", id.Twin)}
+	}
+	deployed[node.Name] = true
 	return nil
 }
 

@@ -770,3 +770,33 @@ func (c *chooses) Run(_ context.Context, s ssh.Script) error {
 	}
 	return err
 }
+
+// Of nodes with one address the first of the list has the machine, also side by side,
+// where the other would else be contacted first at times.
+func TestTwinsSideBySide(t *testing.T) {
+	toplevel := system(t, "new")
+	for _, tt := range []struct {
+		policy rollout.Policy
+		want   string
+	}{
+		{rollout.Policy{Parallel: 3}, "a switched, b wrong-host, c switched"},
+		{rollout.Policy{}, "a switched, b switched, c switched"}, // machine ids decide
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &site{}
+			for _, name := range []string{"a", "b", "c"} {
+				s.add(name)
+			}
+			got := s.run(t, t.Context(), toplevel, "a b c", func(f *Fleet) {
+				f.Rollout = tt.policy
+				f.Identities = map[string]*ssh.Identity{"a": {}, "b": {Twin: "a"}, "c": {Twin: "gone"}}
+			})
+			if got.verdicts() != tt.want {
+				t.Errorf("%+v: %s, want %s", tt.policy, got.verdicts(), tt.want)
+			}
+			if tt.policy.Parallel > 1 && s.has("b connect") {
+				t.Error("the twin was contacted")
+			}
+		})
+	}
+}

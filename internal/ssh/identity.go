@@ -40,6 +40,9 @@ type Identity struct {
 	Known bool
 	// Notes are true things that an operator wants to know of the way.
 	Notes []string
+	// Twin is an earlier node that the same way leads to, empty when none is known. That
+	// it is one machine shows only when it answers.
+	Twin string
 
 	client  *Client
 	dir     string
