@@ -43,7 +43,7 @@ func (f *switchFlags) add(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.limits.Switch, "switch-timeout", 0, "run time limit of the activation (default: none; in a container "+deploy.ContainerSwitchLimit.String()+")")
 	flags.DurationVar(&f.limits.Finalize, "boot-timeout", f.limits.Finalize, "how long the making of the boot entry is waited for")
 	flags.DurationVar(&f.limits.Reboot, "reboot-timeout", f.limits.Reboot, "how long a host may take to answer again after a reboot")
-	flags.DurationVar(&f.limits.ProbeAge, "probe-age", f.limits.ProbeAge, "how old a look at a host may be when something is first written there; with --plan at most 5s")
+	flags.DurationVar(&f.limits.ProbeAge, "probe-age", f.limits.ProbeAge, "how old a look at a host may be when something is first written there")
 	f.rollout.add(flags)
 	flags.DurationVar(&f.limits.Reconnect, "reconnect-timeout", f.limits.Reconnect, "how long a connection lost during a switch is tried again")
 }
