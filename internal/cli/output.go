@@ -7,6 +7,7 @@ import (
 
 	"github.com/deploy-ssh/deploy-ssh/internal/history"
 	"github.com/deploy-ssh/deploy-ssh/internal/report"
+	"github.com/deploy-ssh/deploy-ssh/internal/verdict"
 )
 
 // output hands the records of a run to its handler, one at a time.
@@ -42,6 +43,19 @@ func (o *output) emit(r report.Record) {
 			o.lost(err)
 		}
 	}
+}
+
+// told is the exit code of a run that was to tell something, once all is told. What could
+// not be written is said, and then the run hasn't ended well.
+func (o *output) told(p Process, code int) int {
+	if o.failed == nil {
+		return code
+	}
+	say(p.Stderr, "writing the output: %v", o.failed)
+	if code == verdict.ExitGood {
+		return verdict.ExitFailed
+	}
+	return code
 }
 
 // close lets go of the run's report.

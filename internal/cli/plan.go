@@ -130,7 +130,7 @@ func (f *planFlags) run(ctx context.Context, p Process, ref string, nixArgs []st
 		}
 		say(p.Stderr, "the plan is in %s; deploy-ssh apply --plan %s applies it", f.out, f.out)
 	}
-	if code != verdict.ExitGood {
+	if code = out.told(p, code); code != verdict.ExitGood {
 		return exitCode(code)
 	}
 	return nil

@@ -67,7 +67,7 @@ func (f *statusFlags) run(ctx context.Context, p Process, ref string, nixArgs []
 		}
 	}
 	out.emit(report.Record{Summary: &report.Summary{Time: time.Now(), ExitCode: code, Interrupted: ctx.Err() != nil, Failed: failed, Seconds: time.Since(began).Seconds()}})
-	if code != verdict.ExitGood {
+	if code = out.told(p, code); code != verdict.ExitGood {
 		return exitCode(code)
 	}
 	return nil

@@ -17,6 +17,10 @@ import (
 // keeps an ssh process and a session of its host until then.
 const looksAhead = 16
 
+// plannedProbeAge is how old a look may be where a plan is applied. That is to be done on
+// hosts that have not moved, so they are looked at once more before the first change.
+const plannedProbeAge = 5 * time.Second
+
 // sight is a look at a host: connection and probe.
 type sight struct {
 	// claimed is whether somebody has taken it on, and done is closed when it is taken.
@@ -129,6 +133,9 @@ func (d *deployment) stale() bool {
 	if age == 0 {
 		age = DefaultProbeAge
 	}
+	if d.fleet.Planned != nil {
+		age = min(age, plannedProbeAge)
+	}
 	return time.Since(d.sight.at) > age
 }
 
@@ -193,7 +200,9 @@ func (d *deployment) advance(ctx context.Context, p phase) *verdict.Decision {
 			}
 		}
 	}
-	if p.name != report.Copy && p.name != report.Build || !d.host.Valid {
+	copies := p.name == report.Copy || p.name == report.Build
+	// A copy takes its time, in which a host can move away from a plan.
+	if !copies || !d.host.Valid && d.fleet.Planned == nil {
 		d.touched = true
 	}
 	return d.perform(ctx, p)

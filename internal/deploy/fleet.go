@@ -315,7 +315,7 @@ func (r *run) skip(d *deployment, why string) {
 	d.records.discard()
 	close(d.place.begun)
 	// What was seen ahead is no news of a node that was not begun.
-	d.node, d.before, d.seconds = r.asked[d.place.index], nil, 0
+	d.node, d.before, d.after, d.seconds = r.asked[d.place.index], nil, nil, 0
 	r.finish(d, verdict.Decision{Verdict: verdict.NotStarted, Reason: why})
 }
 

@@ -324,6 +324,58 @@ func TestLooksAgain(t *testing.T) {
 	}
 }
 
+// Where a plan is applied, a host that moves while earlier nodes are deployed, or while its
+// own closure is copied, is left alone.
+func TestPlannedLooksAgain(t *testing.T) {
+	toplevel := system(t, "new")
+	for _, tt := range []struct {
+		name, node string
+		phase      report.PhaseName
+		copies     time.Duration
+		want       string
+		calls      string // on b
+	}{
+		{"nothing moves", "", "", 10 * time.Second, "a switched, b switched", "connect probe probe copy probe test finalize tidy"},
+		{"all goes fast", "", "", time.Second, "a switched, b switched", "connect probe copy test finalize tidy"},
+		{"before its turn", "a", report.Finalize, 10 * time.Second, "a switched, b stale", "connect probe probe"},
+		{"during its copy", "b", report.Copy, 10 * time.Second, "a switched, b stale", "connect probe probe copy probe"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &site{}
+				s.add("a").copies = tt.copies
+				b := s.add("b")
+				b.copies = tt.copies
+				got := s.run(t, t.Context(), toplevel, "a b", func(f *Fleet) {
+					f.Planned = map[string]verdict.Sighting{}
+					for _, name := range []string{"a", "b"} {
+						f.Planned[name] = verdict.Sighting{MachineID: "id-" + name, BootID: "b", Running: "/old", Profile: "/old", BootEntry: "/old", Generation: 7}
+					}
+					emit := f.Emit
+					f.Emit = func(r report.Record) {
+						emit(r)
+						if r.Phase != nil && r.Phase.Node == tt.node && r.Phase.Name == tt.phase {
+							b.runs = "/other"
+						}
+					}
+				})
+				if got.verdicts() != tt.want {
+					t.Errorf("%s (b: %s), want %s", got.verdicts(), got.reason("b"), tt.want)
+				}
+				var calls []string
+				for _, call := range s.calls {
+					if rest, ok := strings.CutPrefix(call, "b "); ok {
+						calls = append(calls, rest)
+					}
+				}
+				if diff := cmp.Diff(tt.calls, strings.Join(calls, " ")); diff != "" {
+					t.Errorf("calls (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
 // A line that died in silence is noticed by the second look and made again.
 func TestLookOverADeadLine(t *testing.T) {
 	toplevel := system(t, "new")
@@ -401,6 +453,7 @@ func TestStopRules(t *testing.T) {
 	}{
 		{"no rule", rollout.Policy{}, "a b", "a unreachable, b unreachable, c switched, d switched, e switched, f switched", "", ""},
 		{"one too many", rollout.Policy{MaxFailures: limit("1")}, "a c", "a unreachable, b switched, c unreachable, d not-started, e not-started, f not-started", "--max-failures 1: 2 of 6 nodes have failed (a, c)", ""},
+		{"one too many, before one that is as wanted", rollout.Policy{MaxFailures: limit("0")}, "a done", "a unreachable, b not-started, c not-started, d not-started, e not-started, f not-started", "--max-failures 0: 1 of 6 nodes have failed (a)", ""},
 		{"a part", rollout.Policy{MaxFailures: limit("50%")}, "a b c", "a unreachable, b unreachable, c unreachable, d switched, e switched, f switched", "", ""},
 		{"canary", rollout.Policy{Canary: 2}, "b", "a switched, b unreachable, c not-started, d not-started, e not-started, f not-started", "--canary 2: the canary b is unreachable", "a b"},
 		{"canaries in parallel", rollout.Policy{Canary: 2, Parallel: 2}, "a", "a unreachable, b switched, c not-started, d not-started, e not-started, f not-started", "--canary 2: the canary a is unreachable", "a b"},
@@ -417,11 +470,18 @@ func TestStopRules(t *testing.T) {
 					m.copies = time.Second
 					if slices.Contains(strings.Fields(tt.bad), name) {
 						m.connects, m.refuses = time.Millisecond, func() error { return refused }
+					} else if strings.HasSuffix(tt.bad, " done") {
+						m.runs, m.profile, m.boots, m.valid[toplevel] = toplevel, toplevel, toplevel, true
 					}
 				}
 				got := s.run(t, t.Context(), toplevel, "a b c d e f", func(f *Fleet) { f.Rollout = tt.policy })
 				if diff := cmp.Diff(tt.want, got.verdicts()); diff != "" {
 					t.Errorf("verdicts (-want +got):\n%s", diff)
+				}
+				for _, r := range got.results {
+					if r.Verdict == verdict.NotStarted && !strings.Contains(r.Reason, "the host was not changed") && (r.From != nil || r.To != nil) {
+						t.Errorf("%s was not begun, and goes from %+v to %+v", r.Node, r.From, r.To)
+					}
 				}
 				if tt.reason != "" && got.reason("f") != tt.reason {
 					t.Errorf("f: %q, want %q", got.reason("f"), tt.reason)

@@ -256,6 +256,17 @@ func TestNowhereToWrite(t *testing.T) {
 	}
 }
 
+// at gives a record its time, in minutes.
+func at(minutes int, r report.Record) report.Record {
+	when := began.Add(time.Duration(minutes) * time.Minute)
+	if r.Announce != nil {
+		r.Announce.Time = when
+	} else {
+		r.Result.Time = when
+	}
+	return r
+}
+
 func TestLasts(t *testing.T) {
 	run := func(nodes string, results ...report.Record) Run {
 		r := Run{Nodes: strings.Fields(nodes), Begun: map[string]bool{}}
@@ -279,6 +290,14 @@ func TestLasts(t *testing.T) {
 			run("a b c", result("a", verdict.Staged), result("b", verdict.Locked)).LeftUndone(),
 			run("a b d", result("a", verdict.Unfinalized), result("b", verdict.Switched), result("d", verdict.Switched)),
 		}, "b:locked c: a:unfinalized d+"},
+		{"at the same time, and broken later", []Run{
+			run("a b", at(2, result("a", verdict.Switched)), at(4, result("b", verdict.Switched))),
+			run("a b", at(3, result("a", verdict.Locked)), at(3, result("b", verdict.Locked))),
+		}, "a:locked b+"},
+		{"at the same time, and cut off later", []Run{
+			run("a b", at(2, result("a", verdict.Switched)), at(4, result("b", verdict.Switched))),
+			run("a b", at(3, announce("a"))),
+		}, "a: b+"},
 		{"cut off since", []Run{run("a"), run("a", result("a", verdict.Switched))}, "a:"},
 	} {
 		var got []string

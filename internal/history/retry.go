@@ -2,6 +2,7 @@ package history
 
 import (
 	"slices"
+	"time"
 
 	"github.com/deploy-ssh/deploy-ssh/internal/report"
 	"github.com/deploy-ssh/deploy-ssh/internal/verdict"
@@ -29,26 +30,51 @@ func (r Run) LeftUndone() Run {
 
 // Lasts returns the last of each node that the runs, the newest first, were about: in
 // the order of the newest run, then of those before. A node's last run counts, not
-// the last run: one of a few nodes says nothing about the others.
+// the last run: one of a few nodes says nothing about the others. Of runs that went at
+// the same time, the one counts that was the last to be at the node.
 func Lasts(runs []Run) []Last {
 	var all []Last
-	seen := map[string]bool{}
+	var ends []time.Time       // of each of them
+	places := map[string]int{} // by node
 	for i := range runs {
-		results := map[string]Last{}
+		results := map[string]report.Result{}
 		for _, r := range runs[i].Results {
-			results[r.Node] = Last{Node: r.Node, Run: &runs[i], Verdict: r.Verdict, Good: r.Class == verdict.Good}
+			results[r.Node] = r
 		}
 		for _, node := range runs[i].Nodes {
-			if seen[node] {
-				continue
+			last, end := Last{Node: node, Run: &runs[i]}, runs[i].end()
+			if r, ok := results[node]; ok {
+				last.Verdict, last.Good, end = r.Verdict, r.Class == verdict.Good, r.Time
 			}
-			seen[node] = true
-			last, ok := results[node]
-			if !ok {
-				last = Last{Node: node, Run: &runs[i]}
+			at, ok := places[node]
+			switch {
+			case !ok:
+				places[node] = len(all)
+				all, ends = append(all, last), append(ends, end)
+			case end.After(ends[at]):
+				all[at], ends[at] = last, end
 			}
-			all = append(all, last)
 		}
 	}
 	return all
+}
+
+// end is when the last thing happened that the run has on record.
+func (r Run) end() time.Time {
+	end := r.Time
+	for _, record := range r.Records {
+		at := time.Time{}
+		switch {
+		case record.Announce != nil:
+			at = record.Announce.Time
+		case record.Phase != nil:
+			at = record.Phase.Time
+		case record.Result != nil:
+			at = record.Result.Time
+		}
+		if at.After(end) {
+			end = at
+		}
+	}
+	return end
 }
