@@ -155,7 +155,7 @@ func (f *mapFlags) plan(ctx context.Context, p Process, out *output, env setting
 	if err != nil {
 		return nil, plan.Plan{}, err
 	}
-	planned := &report.Plan{Notes: slices.Concat(f.notes, work.Notes)}
+	planned := &report.Plan{Notes: slices.Concat(f.notes, unused(m, systems), work.Notes)}
 	for _, n := range work.Nodes {
 		planned.Nodes = append(planned.Nodes, n.Name)
 	}

@@ -120,6 +120,21 @@ func override(m flake.Map, all []given) error {
 	return settings.Err(problems)
 }
 
+// unused notes which systems were given of nodes that are not selected: whoever took one
+// node for another would not see it otherwise.
+func unused(m flake.Map, all []given) []string {
+	var left []string
+	for _, g := range all {
+		if slices.ContainsFunc(m.Nodes, func(n flake.Node) bool { return n.Name == g.node && !n.Selected }) {
+			left = append(left, g.node)
+		}
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	return []string{"--store-path has systems of nodes that are not selected: " + some(left)}
+}
+
 func unknownGiven(g given, source string, known []string) settings.Problem {
 	return settings.Problem{Source: "--store-path " + g.node, Text: fmt.Sprintf("%s has no such node%s", source, nearest.Hint(g.node, known))}
 }

@@ -136,6 +136,17 @@ func TestOverride(t *testing.T) {
 
 // Without a flake reference Nix evaluates nothing, and what is wrong is said before
 // any host is contacted.
+func TestUnused(t *testing.T) {
+	m := flake.Map{Nodes: []flake.Node{{Name: "web", Selected: true}, {Name: "db"}, {Name: "log"}}}
+	if got := unused(m, []given{{"web", pathA}}); got != nil {
+		t.Errorf("a selected node: %q", got)
+	}
+	want := []string{"--store-path has systems of nodes that are not selected: log, db"}
+	if diff := cmp.Diff(want, unused(m, []given{{"log", pathA}, {"web", pathA}, {"db", pathB}})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestWithoutFlake(t *testing.T) {
 	bin, called := t.TempDir(), filepath.Join(t.TempDir(), "called")
 	for name, script := range map[string]string{

@@ -117,6 +117,10 @@ func (f *Fleet) fate(node plan.Node, unbuilt error, deployed map[string]bool) *v
 	return nil
 }
 
+// failed reports whether the node has failed before its turn. That is told whatever stops
+// the others, for nothing of it is to be begun.
+func (d *deployment) failed() bool { return d.place.fate != nil && !d.place.fate.Verdict.Good() }
+
 func (f *Fleet) oneByOne() bool { return f.Rollout.Chosen() == rollout.Serial }
 
 func (f *Fleet) emit(r report.Record) {
@@ -161,7 +165,7 @@ func (r *run) each(ctx context.Context, nodes []*deployment) {
 	defer work.Wait()
 	for _, d := range nodes {
 		free <- struct{}{}
-		if why := r.stopped(ctx); why != "" {
+		if why := r.stopped(ctx); why != "" && !d.failed() {
 			r.skip(d, why)
 			<-free
 			continue
@@ -183,7 +187,7 @@ func (r *run) each(ctx context.Context, nodes []*deployment) {
 func (r *run) lockstep(ctx context.Context, nodes []*deployment) {
 	var going []*deployment
 	for _, d := range nodes {
-		if why := r.stopped(ctx); why != "" {
+		if why := r.stopped(ctx); why != "" && !d.failed() {
 			r.skip(d, why)
 			continue
 		}

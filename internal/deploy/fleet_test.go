@@ -499,6 +499,26 @@ func TestStopRules(t *testing.T) {
 }
 
 // Several nodes at once, no more than told; those in flight end when a rule stops the rest.
+// What is known of a node before anything begins is told, whatever stops the run.
+func TestStopRulesHideNoFailure(t *testing.T) {
+	toplevel := system(t, "new")
+	for _, strategy := range rollout.Strategies() {
+		synctest.Test(t, func(t *testing.T) {
+			s := &site{}
+			for _, name := range []string{"a", "b", "c", "d"} {
+				s.add(name)
+			}
+			f := &Fleet{Limits: DefaultLimits(), Open: s.connect, Emit: func(report.Record) {}}
+			f.Rollout = rollout.Policy{Strategy: strategy, MaxFailures: limit("0")}
+			nodes := []plan.Node{{Name: "a", EvalError: "boom"}, {Name: "b", Toplevel: toplevel}, {Name: "c", EvalError: "boom"}, {Name: "d", Toplevel: toplevel}}
+			got := fleetRun{results: f.Run(t.Context(), nodes, map[string]error{"d": errors.New("exit code 3")})}
+			if want := "a eval-failed, b not-started, c eval-failed, d build-failed"; got.verdicts() != want || got.reason("c") != "boom" {
+				t.Errorf("%s: %s, want %s", strategy, got.verdicts(), want)
+			}
+		})
+	}
+}
+
 func TestParallel(t *testing.T) {
 	toplevel := system(t, "new")
 	synctest.Test(t, func(t *testing.T) {

@@ -28,17 +28,17 @@ const rolloutFlake = `{
       slow = toplevels.mkToplevel { name = "slow"; faults.activateSeconds = 4; };
       node = toplevel: name: { inherit name toplevel; host = name; };
       jumped = toplevel: name: node toplevel name // { ssh.options = [ "ProxyJump=gate" ]; };
-      closed = name: node first name // { host = "h1"; ssh.options = [ "Port=1" ]; };
+      closed = port: node first "c${toString port}" // { host = "h1"; ssh.options = [ "Port=${toString port}" ]; };
       first = system "first";
       second = system "second";
       third = system "third";
       fourth = system "fourth";
     in {
       inherit first;
-      all = [ (node second "h1") (closed "c1") (node second "silent") (node second "h2") (node faults.activate-fails "fails") (closed "c2") ]
+      all = [ (node second "h1") (closed 1) (node second "silent") (node second "h2") (node faults.activate-fails "fails") (closed 2) ]
         ++ map (jumped second) [ "j1" "j2" "j3" ] ++ map (jumped first) [ "j4" "j5" "j6" "j7" "j8" ]
-        ++ map (node first) [ "h3" "h4" "h5" "h6" ] ++ [ (closed "c3") (closed "c4") ];
-      few = [ (closed "c1") ] ++ map (node third) [ "h1" "h2" "h3" "h4" ];
+        ++ map (node first) [ "h3" "h4" "h5" "h6" ] ++ [ (closed 3) (closed 4) ];
+      few = [ (closed 1) ] ++ map (node third) [ "h1" "h2" "h3" "h4" ];
       canary = [ (node faults.activate-fails "fails") ] ++ map (node third) [ "h1" "h2" ];
       three = map (node fourth) [ "h1" "h2" "h3" ];
       waiting = [ (node slow "h4") (node third "h5") (node third "h6") ];
