@@ -77,6 +77,7 @@ func TestUsage(t *testing.T) {
 		{args: []string{".#nodes", "--report", "x", "--no-report"}, code: 2, err: []string{"--report with --no-report"}},
 		{args: []string{".#nodes", "--retry-failed"}, env: []string{"XDG_STATE_HOME=/nowhere"}, code: 2, err: []string{"no run of this map by apply is on record in /nowhere/deploy-ssh"}},
 		{args: []string{".#nodes", "--retry-failed"}, code: 2, err: []string{"--report DIR names a directory"}},
+		{args: []string{"plan", "git+https://me:t0ps@git.example/fleet#nodes", "--out", "p"}, code: 2, err: []string{"--out p: the flake reference has a password or token"}},
 		{args: []string{"plan", "--help"}, out: []string{"--out FILE", "--dry-activate", "--no-build", "apply --plan fleet.plan", "130"}},
 		{args: []string{"plan"}, code: 2, err: []string{".#nodes"}},
 		{args: []string{"plan", ".#nodes", "--no-build", "--out", "x"}, code: 2, err: []string{"--out with --no-build"}},

@@ -90,7 +90,7 @@ func (f *planFlags) run(ctx context.Context, p Process, ref string, nixArgs []st
 	if err := f.check(); err != nil {
 		return err
 	}
-	file, err := f.open(p)
+	file, err := f.open(p, ref)
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/deploy-ssh/deploy-ssh/internal/closure"
+	"github.com/deploy-ssh/deploy-ssh/internal/history"
 	"github.com/deploy-ssh/deploy-ssh/internal/planfile"
 	"github.com/deploy-ssh/deploy-ssh/internal/report"
 )
@@ -27,9 +28,12 @@ type keeper struct {
 }
 
 // open makes sure that the plan can be written, before any host is asked.
-func (f *planFlags) open(p Process) (*keeper, error) {
+func (f *planFlags) open(p Process, ref string) (*keeper, error) {
 	if f.out == "" {
 		return nil, nil
+	}
+	if history.HasSecret(ref) {
+		return nil, usageError{fmt.Errorf("--out %s: the flake reference has a password or token in it, which a plan file must not keep; give it to Nix by access-tokens or a netrc file", f.out)}
 	}
 	path := p.path(f.out)
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {

@@ -48,6 +48,10 @@ func withoutSecrets(text []byte) []byte {
 	return parameter.ReplaceAll(text, []byte("${1}…"))
 }
 
+// HasSecret tells whether a text has a URL with a password or a token in it, as far as
+// that can be told by its form.
+func HasSecret(text string) bool { return string(withoutSecrets([]byte(text))) != text }
+
 // Handle implements [report.Handler]. After an error it must not be called again.
 func (w *Writer) Handle(r report.Record) error {
 	if r.Progress != nil || r.Output != nil {
