@@ -87,10 +87,12 @@ func run(ctx context.Context) (err error) {
 	for name, samples := range at {
 		fmt.Printf("- %s: %.1f\n", name, (samples[100*time.Millisecond].seconds-samples[0].seconds)/0.1)
 	}
-	fmt.Println("\nSeconds by phase, at no latency:")
+	fmt.Println("\nSeconds by phase:")
 	for name, samples := range at {
-		if phases := samples[0].phases; phases != "" {
-			fmt.Printf("- %s: %s\n", name, phases)
+		for trip, s := range samples {
+			if s.phases != "" {
+				fmt.Printf("- %s, %v: %s\n", name, trip, s.phases)
+			}
 		}
 	}
 	return nil
