@@ -87,7 +87,7 @@ func mayMount() bool {
 // packages are what the rig and the project's other tests need on a Debian machine.
 var packages = []string{
 	"debootstrap", "debian-archive-keyring", "systemd-container", "iproute2", "util-linux", "mount",
-	"nix-bin", "openssh-client", "python3-minimal", "mksh", "gcc", "libc6-dev", "ca-certificates",
+	"nix-bin", "git", "openssh-client", "python3-minimal", "mksh", "gcc", "libc6-dev", "ca-certificates",
 }
 
 // Install installs what is missing of the Debian packages that the rig and

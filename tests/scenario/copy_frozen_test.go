@@ -77,8 +77,17 @@ func TestCopyWaits(t *testing.T) {
 	t.Parallel()
 	w := copyWorld(t, "trixie")
 	toplevel := w.bulk(t, bulk.Spec{Name: "bulk", Paths: 10, MiB: 1})
-	w.sh(t, w.web1, "systemd-run -q flock "+toplevel+".lock sleep 15")
+	w.sh(t, w.web1, "systemd-run -q --unit=holder flock "+toplevel+".lock sleep 300")
+	// It ends some time after somebody began to wait, however long that took.
+	ended := make(chan error, 1)
+	go func() {
+		_, err := w.web1.Sh(t.Context(), "for i in $(seq 1200); do grep -q -e '->' /proc/locks && break; sleep 0.1; done; sleep 14; systemctl stop holder")
+		ended <- err
+	}()
 	o := w.deploy(t, "pushed", "", "--goal push")
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
 	o.want(t, "web1", verdict.Staged)
 	o.byCache(t)
 	if !o.told("waits for a lock of another process there: flock (process ") && !o.told("waits for a lock of another process there: sleep (process ") {
