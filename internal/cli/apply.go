@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/deploy-ssh/deploy-ssh/internal/closure"
+	"github.com/deploy-ssh/deploy-ssh/internal/deploy"
 	"github.com/deploy-ssh/deploy-ssh/internal/flake"
 	"github.com/deploy-ssh/deploy-ssh/internal/report"
 	"github.com/deploy-ssh/deploy-ssh/internal/ssh"
@@ -99,14 +100,20 @@ func (f *applyFlags) run(ctx context.Context, p Process, ref string, nixArgs []s
 		return err
 	}
 
-	fleet := f.fleet(m.identities, out)
-	fleet.Copier = f.copy.engine(p)
-	fleet.Copier.Runner, fleet.Copier.Options, fleet.Copier.NoCheck = p.local(), m.options, f.noCheck
+	fleet := f.copying(p, out, m)
 	if f.results.there {
 		fleet.BuildThere = &closure.Build{Limit: f.buildTimeout, Logs: f.logs}
 	}
 	results := fleet.Run(ctx, m.work.Nodes, buildErrors)
 	return finish(ctx, p, out, results, began)
+}
+
+// copying is a fleet that brings closures to its hosts.
+func (f *applyFlags) copying(p Process, out *output, m ready) *deploy.Fleet {
+	fleet := f.fleet(m.identities, out)
+	fleet.Copier = f.copy.engine(p)
+	fleet.Copier.Runner, fleet.Copier.Options, fleet.Copier.NoCheck = p.local(), m.options, f.noCheck
+	return fleet
 }
 
 // build builds what isn't there. The links in the run's directory keep the

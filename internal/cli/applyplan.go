@@ -17,7 +17,6 @@ import (
 	"github.com/deploy-ssh/deploy-ssh/internal/planfile"
 	"github.com/deploy-ssh/deploy-ssh/internal/report"
 	"github.com/deploy-ssh/deploy-ssh/internal/settings"
-	"github.com/deploy-ssh/deploy-ssh/internal/ssh"
 	"github.com/deploy-ssh/deploy-ssh/internal/verdict"
 )
 
@@ -75,33 +74,27 @@ func (f *applyFlags) applyPlan(ctx context.Context, p Process, nixArgs []string)
 	out := newOutput(p, f.json, f.noProgress, f.verbose)
 	f.begin(p, out, &f.mapFlags, "apply", plan.Source.Ref, plan.Source.Dir, nixArgs, began)
 	defer out.close()
-	m, err := f.replan(ctx, p, out, plan, nixArgs)
+	again, err := f.replan(ctx, p, out, plan, nixArgs)
 	if err != nil {
 		return err
 	}
-	dir, err := ssh.NewRunDir(p.getenv)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = dir.Close() }()
 	// Paths of key files mean what they meant then, wherever the plan is applied from.
 	there := p
 	there.Dir = plan.Source.Dir
-	identities, err := f.identities.prepare(ctx, there, dir, m.work.Nodes, m.clientConfig)
+	m, err := f.ways(ctx, there, again)
 	if err != nil {
 		return err
 	}
+	defer func() { _ = m.dir.Close() }()
 	// Nothing is left to build: this keeps the systems from being collected meanwhile.
-	buildErrors, err := f.build(ctx, p, out, dir, m.nodes, m.options)
+	buildErrors, err := f.build(ctx, p, out, m.dir, m.nodes, m.options)
 	if err != nil {
 		return err
 	}
 	if err := f.results.kept(ctx, p, m.nodes, buildErrors); err != nil {
 		return err
 	}
-	fleet := f.fleet(identities, out)
-	fleet.Copier = f.copy.engine(p)
-	fleet.Copier.Runner, fleet.Copier.Options, fleet.Copier.NoCheck = p.local(), m.options, f.noCheck
+	fleet := f.copying(p, out, m)
 	fleet.Planned = sightings(plan)
 	failed := unbuilt(plan)
 	maps.Copy(failed, buildErrors)

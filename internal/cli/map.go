@@ -132,6 +132,12 @@ func (f *mapFlags) ready(ctx context.Context, p Process, out *output, r flake.Re
 	if err != nil {
 		return ready{}, err
 	}
+	return f.ways(ctx, p, m)
+}
+
+// ways prepares the way to each node of a map. No host is contacted. The caller must
+// close the directory.
+func (f *mapFlags) ways(ctx context.Context, p Process, m loaded) (ready, error) {
 	dir, err := ssh.NewRunDir(p.getenv)
 	if err != nil {
 		return ready{}, err

@@ -21,6 +21,11 @@ import (
 //go:embed preflight.sh
 var preflightScript string
 
+// privateCache defines a function for the scripts that ask or fetch.
+//
+//go:embed scratch.sh
+var privateCache string
+
 // preflight is what a host says before anything is sent.
 type preflight struct {
 	missing []string // paths of the closure that aren't valid there
@@ -44,7 +49,7 @@ type preflight struct {
 // ask asks the host all that at once.
 func (e Engine) ask(ctx context.Context, h Host, paths []narinfo.NarInfo, bootFiles []bootFile) (preflight, error) {
 	var answer bytes.Buffer
-	text := e.questions(paths, bootFiles) + preflightScript
+	text := e.questions(paths, bootFiles) + privateCache + preflightScript
 	if err := h.Run(ctx, ssh.Script{Doing: "asking the host what it lacks", Text: text, Output: &answer}); err != nil {
 		return preflight{}, err
 	}

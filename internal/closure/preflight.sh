@@ -5,10 +5,8 @@
 set -f
 say() { printf '%s %s\n' "$1" "$2"; }
 nix() { command nix --extra-experimental-features nix-command "$@"; }
-scratch=$(mktemp -d /run/deploy-ssh-copy.XXXXXXXX 2>/dev/null || mktemp -d) || exit
-trap 'rm -rf "$scratch"' EXIT
-XDG_CACHE_HOME=$scratch settings= verb=
-export XDG_CACHE_HOME
+private_cache
+settings= verb=
 
 # What is on the way to the store, and in the way.
 while read -r id parent device root point options rest; do

@@ -1,12 +1,10 @@
 # Brings $toplevel into this host's store from the caches in $config, as well as they can.
 # POSIX sh. $missing are the paths to fetch; none means that the toplevel leads to all.
 set -f
-scratch=$(mktemp -d /run/deploy-ssh-copy.XXXXXXXX 2>/dev/null || mktemp -d) || exit
-trap 'rm -rf "$scratch"' EXIT
-XDG_CACHE_HOME=$scratch
+private_cache
 NIX_CONFIG="$NIX_CONFIG
 $config"
-export XDG_CACHE_HOME NIX_CONFIG
+export NIX_CONFIG
 
 # Each path is kept from the garbage collector from the moment it is there: a link
 # to a path that isn't valid yet is no root, and becomes one.

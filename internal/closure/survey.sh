@@ -45,15 +45,13 @@ set -f
 missing=$(printf '%s\n' "$lacks" | sed -n 's/^missing //p')
 live=$(printf '%s\n' "$lacks" | sed -n 's/^cache //p' | tr '\n' ' ')
 if [ -n "$missing" ] && [ -n "$live" ]; then
-    scratch=$(mktemp -d /run/deploy-ssh-copy.XXXXXXXX 2>/dev/null || mktemp -d) || exit
-    trap 'rm -rf "$scratch"' EXIT
-    XDG_CACHE_HOME=$scratch
+    private_cache
     NIX_CONFIG="$NIX_CONFIG
 substituters = $live
 substitute = true
 connect-timeout = 3
 download-attempts = 1"
-    export XDG_CACHE_HOME NIX_CONFIG
+    export NIX_CONFIG
     said=$(printf '%s\n' "$missing" | timeout 20 xargs nix-store --realise --dry-run 2>&1 >/dev/null)
     if [ $? = 124 ]; then
         say caches-slow yes

@@ -22,6 +22,7 @@ attended() {
     wait $attended
     set -- $?
     kill $watching 2>/dev/null
-    wait $watching
+    # One that was ended before it had its trap is told of by the shell, as if by the command.
+    wait $watching 2>/dev/null
     return $1
 }
