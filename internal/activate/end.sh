@@ -6,5 +6,6 @@ if [ "$SERVICE_RESULT" = timeout ]; then
         [ "$state" = running ] && printf 'job %s %s\n' "$type" "$unit"
     done >"$dir/$name.jobs"
 fi
-printf 'service-result %s\nexit-code %s\nexit-status %s\n' "$SERVICE_RESULT" "$EXIT_CODE" "$EXIT_STATUS" >"$dir/$name.result.new" &&
+# Written over the byte that start has put there: a /run that is full by now has room for it.
+printf 'service-result %s\nexit-code %s\nexit-status %s\n' "$SERVICE_RESULT" "$EXIT_CODE" "$EXIT_STATUS" 1<>"$dir/$name.result.new" &&
     mv "$dir/$name.result.new" "$dir/$name.result"

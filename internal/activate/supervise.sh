@@ -9,6 +9,8 @@ base=/run/deploy-ssh
 # connection. ExecStopPost records every ending, also one by a signal or by
 # RuntimeMaxSec, which no wrapper process would survive. SuccessExitStatus keeps
 # our own unit from being counted among the failed ones. See systemd.service(5).
+# The page that the result takes on the tmpfs is taken beforehand: one that can't be
+# written when all is over would be a lost result.
 start() {
     dir=$1 name=$2 unit=$3 limit=$4
     statuses=
@@ -21,6 +23,11 @@ start() {
         -p "SuccessExitStatus=$statuses SIGHUP SIGINT SIGKILL SIGTERM SIGPIPE SIGABRT SIGSEGV"
     [ "$limit" -gt 0 ] && set -- "$@" -p "RuntimeMaxSec=$limit"
     : >"$dir/$name.log"
+    if ! words=$( (echo >"$dir/$name.result.new") 2>&1); then
+        refuse not-scheduled "$words"
+        rm -f "$dir/$name.sh"
+        return 1
+    fi
     if ! words=$(timeout 120 systemd-run "$@" -- /bin/sh "$dir/$name.sh" 2>&1); then
         # The unit may have started all the same, with only the answer lost.
         case $(timeout 10 systemctl show -P ActiveState "$unit" 2>/dev/null) in
