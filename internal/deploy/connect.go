@@ -187,7 +187,7 @@ func twin(id, other string) string {
 // slow adds a note where the login took long.
 func (d *deployment) slow(s step) step {
 	if d.login != nil {
-		if took := d.login.Login + d.login.Answer; took >= slowLogin {
+		if took := d.login.Login + d.login.Answer(); took >= slowLogin {
 			s.notes = append(s.notes, fmt.Sprintf("slow login: %.0f s until the host's first answer", took.Seconds()))
 		}
 	}

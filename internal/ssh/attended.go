@@ -17,17 +17,26 @@ func attendedScript(patience time.Duration) string {
 	return fmt.Sprintf("patience=%.0f\n%s", math.Ceil(patience.Seconds()), attendedFunction)
 }
 
-// attend returns a file that has a text and then a line each interval, for as long as
-// this process lives and end, which must be called, was not. It is a pipe, since the
-// end of the child that reads it must not wait for the next line.
-func attend(text string, interval time.Duration) (r *os.File, end func(), err error) {
+// attendance is a text and then a line each interval, for as long as this process lives
+// and it was not closed. It is a pipe, since its end must not wait for the next line.
+type attendance struct {
+	*os.File
+	once    sync.Once
+	stop    func()
+	writing sync.WaitGroup
+}
+
+func attend(text string, interval time.Duration) (*attendance, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	stop := make(chan struct{})
-	var writing sync.WaitGroup
-	writing.Go(func() {
+	a := &attendance{File: r, stop: func() {
+		close(stop)
+		_ = w.Close() // which also ends a write that nobody reads
+	}}
+	a.writing.Go(func() {
 		_, err := w.WriteString(text)
 		tick := time.NewTicker(interval)
 		defer tick.Stop()
@@ -40,10 +49,15 @@ func attend(text string, interval time.Duration) (r *os.File, end func(), err er
 			}
 		}
 	})
-	return r, func() {
-		close(stop)
-		_ = w.Close() // which also ends a write that nobody reads
-		_ = r.Close()
-		writing.Wait()
-	}, nil
+	return a, nil
+}
+
+// Close ends it, once for all.
+func (a *attendance) Close() error {
+	a.once.Do(func() {
+		a.stop()
+		_ = a.File.Close()
+		a.writing.Wait()
+	})
+	return nil
 }

@@ -66,21 +66,21 @@ func TestAttended(t *testing.T) {
 
 // What a script reads ends with it, also when nobody has read it.
 func TestAttend(t *testing.T) {
-	r, end, err := attend("hello\n"+strings.Repeat("x", 1<<20), time.Millisecond)
+	r, err := attend("hello\n"+strings.Repeat("x", 1<<20), time.Millisecond)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if line, err := bufio.NewReader(r).ReadString('\n'); err != nil || line != "hello\n" {
 		t.Errorf("read %q, %v", line, err)
 	}
-	end()
+	_ = r.Close()
 
-	r, end, err = attend("", time.Millisecond)
+	r, err = attend("", time.Millisecond)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if line, err := bufio.NewReader(r).ReadString('\n'); err != nil || line != ".\n" {
 		t.Errorf("read %q, %v; want a sign of life", line, err)
 	}
-	end()
+	_ = r.Close()
 }

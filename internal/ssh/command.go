@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/sourcegraph/conc"
-
-	"github.com/deploy-ssh/deploy-ssh/internal/child"
 )
 
 // Command is a program that is run on the host for its own sake.
@@ -29,8 +27,8 @@ type Command struct {
 	Stdout, Stderr io.Writer
 }
 
-// linger is how long ssh may take to end after the command has. It would wait for
-// what the command left behind, if that holds the output open.
+// linger is how long the session may take to end after the command has. It lasts as
+// long as what the command left behind, if that holds the output open.
 const linger = time.Second
 
 // Exec runs a command and returns its exit status: 128 and more for one that a signal
@@ -44,8 +42,7 @@ func (c *Conn) Exec(ctx context.Context, cmd Command) (status int, err error) {
 		elevation = c.elevation
 	}
 	// Standard input stays open while the command may run: its end tells the host
-	// that nobody waits any more. A pipe of our own, because os/exec would wait for
-	// the end of any other reader.
+	// that nobody waits any more.
 	in, line, err := os.Pipe()
 	if err != nil {
 		return 0, &Error{Kind: Lost, Doing: cmd.Doing, Cause: err}
@@ -66,20 +63,12 @@ func (c *Conn) Exec(ctx context.Context, cmd Command) (status int, err error) {
 	out.onEnd, errs.onEnd = ended, ended
 
 	var writer conc.WaitGroup
-	writer.Go(func() { _, _ = io.WriteString(line, wrapCommand(marker, cmd.Args)) }) // ssh's end tells of one that failed
-	_, err = c.client.Local.Run(life, child.Command{
-		Name:    "ssh",
-		Args:    []string{"-F", c.rider, "-T", "--", riderHost, elevation.command("/bin/sh")},
-		Stdin:   in,
-		Stdout:  out,
-		Stderr:  errs,
-		Subject: cmd.Doing,
-	})
-	_ = in.Close()
+	writer.Go(func() { _, _ = io.WriteString(line, wrapCommand(marker, cmd.Args)) }) // the answer tells of one that failed
+	told, err := c.ride(life, session{line: elevation.command("/bin/sh"), stdin: in, stdout: out, stderr: errs})
 	_ = line.Close()
 	writer.Wait()
 
-	err = c.judge(ctx, cmd.Doing, elevation, out, errs.before(), err)
+	err = c.judge(ctx, cmd.Doing, elevation, out, errs.before(), told, err)
 	var exit *ExitError
 	if errors.As(err, &exit) {
 		return exit.Status, nil

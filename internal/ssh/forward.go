@@ -6,11 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
-
-	"github.com/deploy-ssh/deploy-ssh/internal/child"
 )
 
 // forwardTimeout bounds the asking for a forward, which is one round trip.
@@ -28,30 +24,30 @@ func (c *Conn) Forward(ctx context.Context, socket string) (port int, end func()
 	const doing = "asking the host to forward a port"
 	limited, cancel := context.WithTimeoutCause(ctx, forwardTimeout, fmt.Errorf("no answer within %v", forwardTimeout))
 	defer cancel()
-	result, err := c.control(limited, "forward", "127.0.0.1:0:"+socket)
-	var failed *child.Error
-	switch {
-	case errors.As(err, &failed) && failed.Cause != nil:
-		return 0, nil, &Error{Kind: Lost, Doing: doing, Words: essence(failed.Stderr), Cause: failed.Cause}
-	case err != nil:
-		return 0, nil, errors.New(doing + ": " + or(strings.TrimSpace(essence(string(result.Stderr))), err.Error()))
+	ask := func(ctx context.Context, request uint32, port int) (int, error) {
+		control, stop, err := dialMux(ctx, c.controlPath)
+		if err != nil {
+			return 0, err
+		}
+		defer stop()
+		defer control.Close()
+		return control.forward(request, port, socket)
 	}
-	port, err = strconv.Atoi(strings.TrimSpace(string(result.Stdout)))
-	if err != nil || port <= 0 {
-		return 0, nil, fmt.Errorf("%s: ssh named no port but %q", doing, result.Stdout)
+	port, err = ask(limited, muxOpenForward, 0)
+	switch {
+	case limited.Err() != nil:
+		return 0, nil, &Error{Kind: Lost, Doing: doing, Cause: context.Cause(limited)}
+	case errors.Is(err, errRefused):
+		return 0, nil, fmt.Errorf("%s: %w", doing, err)
+	case err != nil:
+		return 0, nil, &Error{Kind: Lost, Doing: doing, Cause: c.gone(err)}
 	}
 	return port, func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 		defer cancel()
 		// The host forgets the port with the connection at the latest.
-		_, _ = c.control(ctx, "cancel", fmt.Sprintf("127.0.0.1:%d:%s", port, socket))
+		_, _ = ask(ctx, muxCloseForward, port)
 	}, nil
-}
-
-func (c *Conn) control(ctx context.Context, request, forward string) (child.Result, error) {
-	return c.client.Local.Run(ctx, child.Command{
-		Name: "ssh", Args: []string{"-F", c.rider, "-O", request, "-R", forward, "--", riderHost}, Subject: "ssh -O " + request,
-	})
 }
 
 // Compressed opens one more connection to the host, of the same identity and with

@@ -12,10 +12,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/deploy-ssh/deploy-ssh/internal/child"
@@ -59,6 +59,8 @@ const (
 	keepaliveCount        = 3
 	// closeTimeout bounds the polite end of a connection.
 	closeTimeout = 5 * time.Second
+	// maxWords bounds what is kept of a session's standard error.
+	maxWords = 1 << 20
 )
 
 // Conn is an open master connection to one node.
@@ -73,9 +75,10 @@ type Conn struct {
 	identity    *Identity
 	// options are arguments of the master beside those that every master has.
 	options []string
-	// Login is how long the connection with its login took, Answer how long the
-	// host then took to begin with the first command; 0 before that.
-	Login, Answer time.Duration
+	// Login is how long the connection with its login took.
+	Login time.Duration
+	// answer is how long the host then took to begin with the first command; 0 before that.
+	answer atomic.Int64
 	// Notes are true things about how the connection was made.
 	Notes []string
 
@@ -181,11 +184,13 @@ func (c *Conn) dial(ctx context.Context) error {
 
 // Reopen makes a new master from the same configuration after the old one was lost.
 func (c *Conn) Reopen(ctx context.Context) error {
-	c.end()
-	<-c.done
+	c.hangUp()
 	_ = os.Remove(c.controlPath)
 	return c.open(ctx)
 }
+
+// Answer is how long the host took to begin with the first command; 0 before that.
+func (c *Conn) Answer() time.Duration { return time.Duration(c.answer.Load()) }
 
 // Alive reports whether the master's process still runs. A connection can be
 // dead before its master notices: see the keepalive.
@@ -218,7 +223,7 @@ type Script struct {
 // An [*ExitError] is the script's own failure; an [*Error] is one of the way there,
 // after which nothing is known of what the script did.
 func (c *Conn) Run(ctx context.Context, s Script) error {
-	return c.run(ctx, s, "-F", c.rider, "-T", "--", riderHost)
+	return c.run(ctx, s, c.ride)
 }
 
 // FreshRun is Run over a connection of its own, with a login of its own. It tells
@@ -229,7 +234,7 @@ func (c *Conn) FreshRun(ctx context.Context, s Script) error {
 		s.Timeout = or(c.client.LoginTimeout, defaultLoginTimeout)
 	}
 	try := func() error {
-		return c.run(ctx, s, "-F", c.config, "-o", "ControlPath=none", "-o", "ClearAllForwardings=yes", "-T", "--", c.destination)
+		return c.run(ctx, s, c.fresh)
 	}
 	g := c.client.gate(c.identity)
 	visit := g.hurry()
@@ -246,7 +251,29 @@ func (c *Conn) FreshRun(ctx context.Context, s Script) error {
 	return err
 }
 
-func (c *Conn) run(ctx context.Context, s Script, way ...string) error {
+// fresh runs a session on a connection of its own.
+func (c *Conn) fresh(ctx context.Context, s session) (status int, err error) {
+	defer s.stdin.Close()
+	var stdin io.Reader = s.stdin
+	if a, ok := stdin.(*attendance); ok {
+		stdin = a.File // for any other reader the child's end would wait
+	}
+	_, err = c.client.Local.Run(ctx, child.Command{
+		Name:  "ssh",
+		Args:  []string{"-F", c.config, "-o", "ControlPath=none", "-o", "ClearAllForwardings=yes", "-T", "--", c.destination, s.line},
+		Stdin: stdin, Stdout: s.stdout, Stderr: s.stderr, Subject: "ssh",
+	})
+	var exit *child.Error
+	if errors.As(err, &exit) && exit.Cause == nil {
+		return exit.ExitCode, nil
+	}
+	if err != nil {
+		return notTold, err
+	}
+	return 0, nil
+}
+
+func (c *Conn) run(ctx context.Context, s Script, way func(context.Context, session) (int, error)) error {
 	timeout := s.Timeout
 	if timeout == 0 {
 		timeout = or(c.client.CommandTimeout, defaultCommandTimeout)
@@ -263,32 +290,24 @@ func (c *Conn) run(ctx context.Context, s Script, way ...string) error {
 	answer := newFrame(marker, s.Output)
 	asked := time.Now()
 	answer.onBegin = func() {
-		if c.Answer == 0 {
-			c.Answer = time.Since(asked)
-		}
+		c.answer.CompareAndSwap(0, int64(time.Since(asked)))
 	}
 	elevation := c.elevation
 	if s.AsLogin {
 		elevation = ""
 	}
-	stdin, end, err := c.stdin(marker, s)
+	stdin, err := c.stdin(marker, s)
 	if err != nil {
 		return &Error{Kind: Lost, Doing: s.Doing, Cause: err}
 	}
-	defer end()
-	result, err := c.client.Local.Run(ctx, child.Command{
-		Name:    "ssh",
-		Args:    append(way, elevation.command("/bin/sh")),
-		Stdin:   stdin,
-		Stdout:  answer,
-		Subject: s.Doing,
-	})
-	return c.judge(ctx, s.Doing, elevation, answer, string(result.Stderr), err)
+	words := &child.Tail{Limit: maxWords}
+	status, err := way(ctx, session{line: elevation.command("/bin/sh"), stdin: stdin, stdout: answer, stderr: words})
+	return c.judge(ctx, s.Doing, elevation, answer, string(words.Bytes()), status, err)
 }
 
-// judge says what came of a framed script, by its answer and, where that is not whole,
-// by what ssh said and how it ended.
-func (c *Conn) judge(ctx context.Context, doing string, elevation Elevation, answer *frame, words string, err error) error {
+// judge says what came of a framed script: by its answer and, where that is not whole,
+// by what was said beside it, the session's exit status and the error of the way.
+func (c *Conn) judge(ctx context.Context, doing string, elevation Elevation, answer *frame, words string, status int, err error) error {
 	said := essence(strings.ToValidUTF8(words, "�"))
 	switch noise := answer.noisyLine(); {
 	case answer.failed != nil:
@@ -302,26 +321,24 @@ func (c *Conn) judge(ctx context.Context, doing string, elevation Elevation, ans
 	case answer.ended && answer.status != 0:
 		return &ExitError{Doing: doing, Status: answer.status, Words: strings.TrimSpace(said)}
 	case answer.ended:
-		// Whatever ssh itself made of the end, the script's own word counts.
+		// Whatever became of the session at its end, the script's own word counts.
 		return nil
 	case context.Cause(ctx) != nil:
 		return &Error{Kind: Lost, Doing: doing, Words: said, Cause: context.Cause(ctx)}
+	case err != nil:
+		return &Error{Kind: Lost, Doing: doing, Words: said, Cause: err, unheard: !answer.begun}
 	}
-	var exit *child.Error
-	if errors.As(err, &exit) && errors.Is(exit.Cause, exec.ErrNotFound) {
-		return &Error{Kind: Lost, Doing: doing, Cause: exit.Cause}
-	}
-	if elevation != "" && !answer.begun && c.Alive() && exit != nil && exit.ExitCode != 255 {
+	if elevation != "" && !answer.begun && c.Alive() && status != 0 && status != notTold {
 		// The login is there and our shell never began: what stands between them refused.
-		return &Error{Kind: ElevationRefused, Doing: doing, Words: or(said, fmt.Sprintf("%s ended with exit status %d", elevation, exit.ExitCode))}
+		return &Error{Kind: ElevationRefused, Doing: doing, Words: or(said, fmt.Sprintf("%s ended with exit status %d", elevation, status))}
 	}
 	return &Error{Kind: Lost, Doing: doing, Words: or(said, "the connection ended before the answer was whole"), unheard: !answer.begun}
 }
 
-// stdin is what the host's shell reads. end must be called when it has ended.
-func (c *Conn) stdin(marker string, s Script) (r io.Reader, end func(), err error) {
+// stdin is what the host's shell reads.
+func (c *Conn) stdin(marker string, s Script) (io.ReadCloser, error) {
 	if !s.Attended {
-		return strings.NewReader(wrap(marker, s.Text, "")), func() {}, nil
+		return text(wrap(marker, s.Text, "")), nil
 	}
 	// Gone for the host when it would be for ssh here.
 	patience := or(c.client.Keepalive, defaultKeepalive)
@@ -339,14 +356,21 @@ func (c *Conn) NixStore(daemon string) (url string, env []string) {
 	return url, []string{"NIX_SSHOPTS=-F " + c.rider}
 }
 
-// Close ends the connection on a clock of its own, so that it works after a cancel.
+// Close ends the connection. The host hears goodbye.
 func (c *Conn) Close() {
+	c.hangUp()
+	_ = os.RemoveAll(filepath.Dir(c.controlPath))
+}
+
+// hangUp ends the master, on a clock of its own, so that it works after a cancel.
+func (c *Conn) hangUp() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
-	if c.Alive() {
-		_, _ = c.client.Local.Run(ctx, child.Command{
-			Name: "ssh", Args: []string{"-F", c.rider, "-O", "exit", "--", riderHost},
-		})
+	// Asked for first: an ssh as of 9.2 can sleep over a signal.
+	if control, stop, err := dialMux(ctx, c.controlPath); err == nil {
+		_ = control.terminate()
+		stop()
+		_ = control.Close()
 		select {
 		case <-c.done:
 		case <-ctx.Done():
@@ -354,7 +378,6 @@ func (c *Conn) Close() {
 	}
 	c.end()
 	<-c.done
-	_ = os.RemoveAll(filepath.Dir(c.controlPath))
 }
 
 func or[T comparable](v, fallback T) T {
