@@ -121,7 +121,7 @@ func outcome(run history.Run) string {
 			good++
 		}
 	}
-	text := fmt.Sprintf("%d of %d as wanted", good, len(run.Nodes))
+	text := fmt.Sprintf("%d of %d %s", good, len(run.Nodes), report.Done(run.Goal))
 	switch {
 	case run.Going:
 		return text + " so far"
@@ -151,9 +151,10 @@ func showRun(w io.Writer, run history.Run, asJSON bool) error {
 	return nil
 }
 
-// ended are the results and the summary of a run, also of one that had no time for them.
+// ended are the results and the summary of a run, also of one that had no time for them,
+// after what was started.
 func ended(run history.Run) []report.Record {
-	var records []report.Record
+	records := []report.Record{{Run: &report.Run{Source: run.Source, Goal: run.Goal}}}
 	summary := report.Summary{Failed: []string{}}
 	results := map[string]report.Result{}
 	for _, r := range run.Results {
