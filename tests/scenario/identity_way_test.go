@@ -404,7 +404,8 @@ func explainAndCheck(t *testing.T, w *identities) {
 		t.Error("a node that was not asked for is explained")
 	}
 	o = w.program(t, env, "check .#both")
-	if o.Code != 0 || !strings.Contains(o.Stdout, "pinned, but the pin is weakened by StrictHostKeyChecking false (client configuration /root/client.conf)") {
+	if o.Code != 0 || !strings.Contains(o.Stdout, "pinned, but the pin is weakened by StrictHostKeyChecking false (client configuration /root/client.conf)") ||
+		!strings.Contains(o.Stdout, "\n2 nodes checked, nothing wrong") || !strings.HasSuffix(o.Stdout, "; no host was contacted\n") {
 		t.Errorf("check: exit code %d\n%s%s", o.Code, o.Stdout, o.Stderr)
 	}
 	o = w.program(t, "", "check .#unsettled")
