@@ -111,7 +111,7 @@ func (p *page) changing(n Planned) {
 		p.packages("removed", c.Removed)
 	}
 	if s := n.Size; s != nil {
-		p.line("size", "%s → %s (%s)", bytesize.Text(s.Before), bytesize.Text(s.After), sizeChange(s))
+		p.line("size", "%s", sizeWords(*s))
 	}
 	if c := n.Copy; c != nil {
 		p.line("copy", "%s", copyWords(*c))
@@ -257,7 +257,23 @@ func systems(n Planned) string {
 	case n.Wanted == "":
 		return now
 	}
-	return now + " → " + named(n.Wanted, n.WantedLabel)
+	wanted := named(n.Wanted, n.WantedLabel)
+	if now != wanted {
+		return now + " → " + wanted
+	}
+	was, is := hashes(n.Now.Running, n.Wanted)
+	return fmt.Sprintf("%s, %s → %s", now, was, is)
+}
+
+// hashes tells two systems of one name apart: by the first characters of their hashes, or by
+// all of them.
+func hashes(a, b string) (string, string) {
+	const few = 8
+	a, b = systemHash(a), systemHash(b)
+	if !strings.Contains(a+b, "/") && a[:few] != b[:few] {
+		return a[:few], b[:few]
+	}
+	return a, b
 }
 
 // named is a system's name, with its label where the name doesn't end in that.
@@ -318,6 +334,13 @@ func sizeChange(s *SizeChange) string {
 		return "-" + bytesize.Text(s.Before-s.After)
 	}
 	return "+" + bytesize.Text(s.After-s.Before)
+}
+
+func sizeWords(s SizeChange) string {
+	if s.Before == s.After {
+		return bytesize.Text(s.After) + ", the same"
+	}
+	return fmt.Sprintf("%s → %s (%s)", bytesize.Text(s.Before), bytesize.Text(s.After), sizeChange(&s))
 }
 
 func toSend(c *ToCopy) string {

@@ -272,6 +272,15 @@ func systemName(toplevel string) string {
 	return name
 }
 
+// systemHash is the hash of a store path; the path itself where it is none.
+func systemHash(toplevel string) string {
+	base := toplevel[strings.LastIndex(toplevel, "/")+1:]
+	if hash, name, ok := strings.Cut(base, "-"); ok && len(hash) == 32 && name != "" {
+		return hash
+	}
+	return toplevel
+}
+
 func login(user, host string) string {
 	if user == "" {
 		return host
