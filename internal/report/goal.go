@@ -17,8 +17,8 @@ const (
 type goalWords struct {
 	// doing is what is done with a system, and at what stands before the host.
 	doing, at string
-	// done is what a node is that went well. What it does not say of a node that
-	// did not go well must be false: one whose units failed is "activated", too.
+	// done is what a node is that went well, and one that did not is not: after a test
+	// it is not "activated", for a node whose units failed is that, too.
 	done string
 }
 
