@@ -3,6 +3,7 @@ package ssh
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -41,39 +42,46 @@ func (c *Conn) Exec(ctx context.Context, cmd Command) (status int, err error) {
 	if cmd.Root {
 		elevation = c.elevation
 	}
-	// Standard input stays open while the command may run: its end tells the host
-	// that nobody waits any more.
-	in, line, err := os.Pipe()
+	for {
+		marker := newMarker()
+		out, errs := newFrame(marker, cmd.Stdout), newFrame(marker, cmd.Stderr)
+		told, err := c.execute(ctx, elevation.command("/bin/sh"), wrapCommand(marker, cmd.Args), out, errs)
+		if errors.Is(err, errRefused) && c.dropShell() {
+			continue
+		}
+		err = c.judge(ctx, cmd.Doing, elevation, out, errs.before(), told, err)
+		var exit *ExitError
+		if errors.As(err, &exit) {
+			return exit.Status, nil
+		}
+		return 0, err
+	}
+}
+
+// execute runs a framed text in a session of its own. Standard input stays open while
+// the command may run: its end tells the host that nobody waits any more.
+func (c *Conn) execute(ctx context.Context, line, text string, out, errs *frame) (status int, err error) {
+	in, input, err := os.Pipe()
 	if err != nil {
-		return 0, &Error{Kind: Lost, Doing: cmd.Doing, Cause: err}
+		return notTold, fmt.Errorf("making a pipe: %w", err)
 	}
 	life, cancel := context.WithCancel(ctx)
 	defer cancel()
-
-	marker := newMarker()
-	out, errs := newFrame(marker, cmd.Stdout), newFrame(marker, cmd.Stderr)
 	var open atomic.Int32
 	open.Store(2)
 	ended := func() {
 		if open.Add(-1) == 0 {
-			_ = line.Close()
+			_ = input.Close()
 			time.AfterFunc(linger, cancel)
 		}
 	}
 	out.onEnd, errs.onEnd = ended, ended
-
 	var writer conc.WaitGroup
-	writer.Go(func() { _, _ = io.WriteString(line, wrapCommand(marker, cmd.Args)) }) // the answer tells of one that failed
-	told, err := c.ride(life, session{line: elevation.command("/bin/sh"), stdin: in, stdout: out, stderr: errs})
-	_ = line.Close()
+	writer.Go(func() { _, _ = io.WriteString(input, text) }) // the answer tells of one that failed
+	status, err = c.ride(life, session{line: line, stdin: in, stdout: out, stderr: errs})
+	_ = input.Close()
 	writer.Wait()
-
-	err = c.judge(ctx, cmd.Doing, elevation, out, errs.before(), told, err)
-	var exit *ExitError
-	if errors.As(err, &exit) {
-		return exit.Status, nil
-	}
-	return 0, err
+	return status, err
 }
 
 // commandPath is as the login has it; what it lacks comes behind.

@@ -48,6 +48,7 @@ type frame struct {
 	body       io.Writer
 	onBegin    func() // called when the frame begins; may be nil
 	onEnd      func() // called when it ends; may be nil
+	reused     bool   // the session has run a script before, so what precedes is no login's
 
 	begun, ended bool
 	status       int
@@ -147,6 +148,9 @@ func (f *frame) before() string {
 
 // noisyLine is the first line of noise before the frame; empty when there was none.
 func (f *frame) noisyLine() string {
+	if f.reused {
+		return ""
+	}
 	for line := range strings.Lines(f.before()) {
 		if trimmed := strings.Trim(line, "\n"); strings.TrimSpace(trimmed) != "" {
 			return strings.ToValidUTF8(trimmed, "�")

@@ -13,6 +13,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,17 +31,19 @@ type asked struct {
 	channel ssh.Channel
 	request *ssh.Request
 	line    string
+	free    func() // the session's place is, as sshd has it before it says so
 }
 
 func (a asked) accept() { _ = a.request.Reply(true, nil) }
 
 func (a asked) exit(status uint32) {
 	_, _ = a.channel.SendRequest("exit-status", false, ssh.Marshal(struct{ Status uint32 }{status}))
+	a.free()
 	_ = a.channel.Close()
 }
 
-// shell runs the line with what comes on the channel, as sshd does.
-func shell(a asked) {
+// serve runs the line with what comes on the channel, as sshd does.
+func serve(a asked) {
 	a.accept()
 	cmd := exec.Command("/bin/sh", "-c", a.line)
 	in, _ := cmd.StdinPipe()
@@ -56,8 +60,8 @@ func shell(a asked) {
 	a.exit(uint32(cmd.ProcessState.ExitCode()))
 }
 
-// connected is the real ssh's master connection to a host on loopback, which opens
-// sessions as long as there are places and does with each what the test says.
+// connected is the real ssh's master connection to a host on loopback, which has
+// places for so many sessions at once and does with each what the test says.
 func connected(t *testing.T, places int, does func(asked)) *Conn {
 	t.Helper()
 	tooltest.Need(t, "ssh", "ssh-keygen")
@@ -77,6 +81,7 @@ func connected(t *testing.T, places int, does func(asked)) *Conn {
 		t.Fatal(err)
 	}
 	var work conc.WaitGroup
+	var open atomic.Int32
 	t.Cleanup(work.Wait)
 	t.Cleanup(func() { _ = listener.Close() })
 	work.Go(func() {
@@ -92,7 +97,8 @@ func connected(t *testing.T, places int, does func(asked)) *Conn {
 		defer host.Close()
 		work.Go(func() { ssh.DiscardRequests(requests) })
 		for channel := range channels {
-			if places--; places < 0 {
+			if open.Add(1) > int32(places) {
+				open.Add(-1)
 				_ = channel.Reject(ssh.ResourceShortage, "no more sessions")
 				continue
 			}
@@ -101,11 +107,13 @@ func connected(t *testing.T, places int, does func(asked)) *Conn {
 				return
 			}
 			work.Go(func() {
+				free := sync.OnceFunc(func() { open.Add(-1) })
+				defer free()
 				for r := range requests {
 					if r.Type == "exec" {
 						var exec struct{ Line string }
 						_ = ssh.Unmarshal(r.Payload, &exec)
-						work.Go(func() { does(asked{session, r, exec.Line}) })
+						work.Go(func() { does(asked{session, r, exec.Line, free}) })
 						continue
 					}
 					_ = r.Reply(false, nil)
@@ -157,11 +165,11 @@ func TestRide(t *testing.T) {
 		kind   Kind
 		exit   int
 	}{
-		{name: "an answer", does: shell, script: "echo here", want: "here\n"},
-		{name: "a big script and answer", does: shell, script: "cat <<'END'\n" + big + "\nEND", want: big + "\n"},
-		{name: "big words beside it", does: shell, script: "head -c 5000000 /dev/zero >&2; echo out", want: "out\n"},
-		{name: "a failure", does: shell, script: "echo why >&2; exit 7", want: "testing: why", exit: 7},
-		{name: "no session", does: shell, places: -1, want: "testing: the session was refused: Session open refused by peer", kind: Lost},
+		{name: "an answer", does: serve, script: "echo here", want: "here\n"},
+		{name: "a big script and answer", does: serve, script: "cat <<'END'\n" + big + "\nEND", want: big + "\n"},
+		{name: "big words beside it", does: serve, script: "head -c 5000000 /dev/zero >&2; echo out", want: "out\n"},
+		{name: "a failure", does: serve, script: "echo why >&2; exit 7", want: "testing: why", exit: 7},
+		{name: "no session", does: serve, places: -1, want: "testing: the session was refused: Session open refused by peer", kind: Lost},
 		{name: "no command", does: func(a asked) { _ = a.request.Reply(false, nil) }, want: "testing: the connection ended before the answer was whole", kind: Lost},
 		{name: "no shell", does: func(a asked) { a.accept(); _, _ = a.channel.Stderr().Write([]byte("no such shell\n")); a.exit(127) }, want: "testing: no such shell", kind: Lost},
 		{name: "cut off", does: func(a asked) { a.accept(); _ = a.channel.Close() }, want: "testing: the connection ended before the answer was whole", kind: Lost},
@@ -175,7 +183,7 @@ func TestRide(t *testing.T) {
 			}{"KILL", false, "", ""}))
 			_ = a.channel.Close()
 		}, want: "testing: the connection ended before the answer was whole", kind: Lost},
-		{name: "noise", does: func(a asked) { _, _ = a.channel.Write([]byte("welcome\n")); shell(a) }, want: `testing: the login prints on standard output: "welcome" (a login shell's start-up files must be silent for a command)`, kind: Noise},
+		{name: "noise", does: func(a asked) { _, _ = a.channel.Write([]byte("welcome\n")); serve(a) }, want: `testing: the login prints on standard output: "welcome" (a login shell's start-up files must be silent for a command)`, kind: Noise},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -203,7 +211,7 @@ func TestRide(t *testing.T) {
 // Sessions run side by side; one whose output nobody takes is in nobody's way.
 func TestRidesSideBySide(t *testing.T) {
 	t.Parallel()
-	conn := connected(t, 100, shell)
+	conn := connected(t, 100, serve)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stuck := make(chan error)
 	go func() {
@@ -277,5 +285,124 @@ func TestRideLost(t *testing.T) {
 	err = conn.Run(t.Context(), Script{Doing: "testing", Timeout: time.Minute})
 	if !errors.As(err, &way) || way.Kind != Lost {
 		t.Errorf("said %v, want that the connection is lost", err)
+	}
+}
+
+// counted serves sessions and counts them; sh is what the host has as /bin/sh.
+func counted(sh string, sessions *atomic.Int32) func(asked) {
+	return func(a asked) {
+		sessions.Add(1)
+		a.line = strings.ReplaceAll(a.line, "/bin/sh", sh)
+		serve(a)
+	}
+}
+
+// One script after the other runs in one session, and none hears of another.
+func TestShell(t *testing.T) {
+	t.Parallel()
+	for _, sh := range hostShells(t) {
+		t.Run(sh, func(t *testing.T) {
+			t.Parallel()
+			var sessions atomic.Int32
+			conn := connected(t, 100, counted(sh, &sessions))
+			big := strings.Repeat("0123456789abcdef", 1<<16)
+			for i, tt := range []struct {
+				script, want string
+				sessions     int32
+			}{
+				{"echo one; echo words >&2; cd /; x=1; trap 'echo trapped' EXIT", "one\ntrapped\n", 1},
+				{"echo two $x; cat; exit 0", "two\n", 1},
+				{"cat <<'END'\n" + big + "\nEND", big + "\n", 1},
+				{"echo to the last >&2; exit 3", "testing: to the last", 1},
+				{"printf 'no end'", "no end", 1},
+				{"(sleep 0.2; echo late) & echo early", "early\n", 1},
+				{"echo 'not late'", "not late\n", 1},
+				{"echo '" + lastLine + "'\n", lastLine + "\n", 1},
+				{"kill -KILL $$; sleep 0.1", "testing: the connection ended before the answer was whole", 1},
+				{"echo again", "again\n", 2},
+				{"sleep 1", "testing: no answer within 200ms", 2},
+				{"echo and again", "and again\n", 3},
+			} {
+				if strings.Contains(tt.script, "not late") {
+					time.Sleep(400 * time.Millisecond) // what was left behind speaks up in between
+				}
+				var out bytes.Buffer
+				limit := time.Minute
+				if tt.script == "sleep 1" {
+					limit = 200 * time.Millisecond
+				}
+				got := ""
+				if err := conn.Run(t.Context(), Script{Doing: "testing", Text: tt.script, Output: &out, Timeout: limit}); err != nil {
+					got = err.Error()
+				} else {
+					got = out.String()
+				}
+				if diff := cmp.Diff(tt.want, got); diff != "" || sessions.Load() != tt.sessions {
+					t.Fatalf("script %d: %d sessions, want %d (-want +got):\n%s", i, sessions.Load(), tt.sessions, diff)
+				}
+			}
+		})
+	}
+}
+
+// A text that is cut short is not run, neither the first nor a later one.
+func TestShellCutShort(t *testing.T) {
+	const begun = "echo begun\n: "
+	for _, sh := range hostShells(t) {
+		for _, text := range []string{first(marker, begun+strings.Repeat("x", 100)), next(marker, begun+strings.Repeat("x", 100))} {
+			opening := ""
+			if text[0] != '{' {
+				opening = "{\n" + nextScripts + "}\n"
+			}
+			for cut := range len(text) - 1 {
+				if cut%7 != 0 && cut < len(text)-20 {
+					continue
+				}
+				cmd := exec.Command(sh)
+				in, err := cmd.StdinPipe()
+				if err != nil {
+					t.Fatal(err)
+				}
+				var out bytes.Buffer
+				cmd.Stdout = &out
+				if err := cmd.Start(); err != nil {
+					t.Fatal(err)
+				}
+				_, _ = io.WriteString(in, opening)
+				if opening != "" {
+					time.Sleep(5 * time.Millisecond) // as the answer to the first one would take
+				}
+				_, _ = io.WriteString(in, text[:cut])
+				_ = in.Close()
+				_ = cmd.Wait()
+				if strings.Contains(out.String(), "begun") {
+					t.Errorf("%s ran what was cut after %d of %d bytes:\n%s", sh, cut, len(text), text[:cut])
+				}
+			}
+		}
+	}
+}
+
+// Where a host opens one session at a time, the shell that waits makes room.
+func TestShellMakesRoom(t *testing.T) {
+	t.Parallel()
+	var sessions atomic.Int32
+	conn := connected(t, 1, counted("/bin/sh", &sessions))
+	for range 2 {
+		for _, s := range []Script{{Text: "echo one"}, {Text: "attended echo two", Attended: true}, {Text: "echo three", AsLogin: true}} {
+			var out bytes.Buffer
+			s.Doing, s.Output, s.Timeout = "testing", &out, time.Minute
+			if err := conn.Run(t.Context(), s); err != nil || !strings.HasSuffix(s.Text, strings.TrimSpace(out.String())) {
+				t.Errorf("%s: %q, %v", s.Text, out.String(), err)
+			}
+		}
+		if err := conn.Run(t.Context(), Script{Doing: "testing", Text: ":"}); err != nil {
+			t.Error(err)
+		}
+		var out bytes.Buffer
+		status, err := conn.Exec(t.Context(), Command{Doing: "testing", Args: []string{"sh", "-c", "echo four; exit 4"}, Stdout: &out, Stderr: io.Discard})
+		if err != nil || status != 4 || out.String() != "four\n" {
+			t.Errorf("exec: %q, %d, %v", out.String(), status, err)
+		}
 	}
 }

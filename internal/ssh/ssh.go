@@ -82,6 +82,9 @@ type Conn struct {
 	// Notes are true things about how the connection was made.
 	Notes []string
 
+	idle    sync.Mutex
+	waiting *shell // for the next script; nil when there is none
+
 	end  context.CancelFunc
 	done chan struct{} // closed when the master's process has ended
 	// words is the master's standard error; read only after done is closed.
@@ -207,7 +210,8 @@ func (c *Conn) Alive() bool {
 type Script struct {
 	// Doing names it in errors, such as "reading the state of db".
 	Doing string
-	// Text is POSIX shell. Its standard input is empty.
+	// Text is POSIX shell. Its standard input is empty, and no process that it leaves
+	// behind may print: the next script's output would have it.
 	Text string
 	// Output receives what the script prints, as it comes; nil drops it.
 	Output io.Writer
@@ -223,7 +227,12 @@ type Script struct {
 // An [*ExitError] is the script's own failure; an [*Error] is one of the way there,
 // after which nothing is known of what the script did.
 func (c *Conn) Run(ctx context.Context, s Script) error {
-	return c.run(ctx, s, c.ride)
+	if s.Attended || s.AsLogin {
+		return c.run(ctx, s, c.ride)
+	}
+	ctx, cancel := c.limit(ctx, s)
+	defer cancel()
+	return c.inShell(ctx, s)
 }
 
 // FreshRun is Run over a connection of its own, with a login of its own. It tells
@@ -273,36 +282,49 @@ func (c *Conn) fresh(ctx context.Context, s session) (status int, err error) {
 	return 0, nil
 }
 
-func (c *Conn) run(ctx context.Context, s Script, way func(context.Context, session) (int, error)) error {
+// limit bounds a script.
+func (c *Conn) limit(ctx context.Context, s Script) (context.Context, context.CancelFunc) {
 	timeout := s.Timeout
 	if timeout == 0 {
 		timeout = or(c.client.CommandTimeout, defaultCommandTimeout)
 	}
-	if timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %v", timeout))
-		defer cancel()
+	if timeout < 0 {
+		return context.WithCancel(ctx)
 	}
-	if s.Output == nil {
-		s.Output = io.Discard
+	return context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %v", timeout))
+}
+
+// answers is the frame of a script's output, which may be nil.
+func (c *Conn) answers(marker string, output io.Writer) *frame {
+	if output == nil {
+		output = io.Discard
 	}
-	marker := newMarker()
-	answer := newFrame(marker, s.Output)
-	asked := time.Now()
-	answer.onBegin = func() {
-		c.answer.CompareAndSwap(0, int64(time.Since(asked)))
-	}
+	answer, asked := newFrame(marker, output), time.Now()
+	answer.onBegin = func() { c.answer.CompareAndSwap(0, int64(time.Since(asked))) }
+	return answer
+}
+
+// run runs a script in a session of its own.
+func (c *Conn) run(ctx context.Context, s Script, way func(context.Context, session) (int, error)) error {
+	ctx, cancel := c.limit(ctx, s)
+	defer cancel()
 	elevation := c.elevation
 	if s.AsLogin {
 		elevation = ""
 	}
-	stdin, err := c.stdin(marker, s)
-	if err != nil {
-		return &Error{Kind: Lost, Doing: s.Doing, Cause: err}
+	for {
+		marker := newMarker()
+		stdin, err := c.stdin(marker, s)
+		if err != nil {
+			return &Error{Kind: Lost, Doing: s.Doing, Cause: err}
+		}
+		answer, words := c.answers(marker, s.Output), &child.Tail{Limit: maxWords}
+		status, err := way(ctx, session{line: elevation.command("/bin/sh"), stdin: stdin, stdout: answer, stderr: words})
+		if errors.Is(err, errRefused) && c.dropShell() {
+			continue
+		}
+		return c.judge(ctx, s.Doing, elevation, answer, string(words.Bytes()), status, err)
 	}
-	words := &child.Tail{Limit: maxWords}
-	status, err := way(ctx, session{line: elevation.command("/bin/sh"), stdin: stdin, stdout: answer, stderr: words})
-	return c.judge(ctx, s.Doing, elevation, answer, string(words.Bytes()), status, err)
 }
 
 // judge says what came of a framed script: by its answer and, where that is not whole,
@@ -349,6 +371,7 @@ func (c *Conn) stdin(marker string, s Script) (io.ReadCloser, error) {
 // environment that makes Nix ride on this connection. daemon is the path of
 // nix-daemon on the host.
 func (c *Conn) NixStore(daemon string) (url string, env []string) {
+	c.dropShell() // Nix opens sessions of its own
 	url = "ssh-ng://" + riderHost
 	if daemon != "" {
 		url += "?remote-program=" + strings.ReplaceAll(c.elevation.prefix()+daemon, " ", "%20")
@@ -364,6 +387,9 @@ func (c *Conn) Close() {
 
 // hangUp ends the master, on a clock of its own, so that it works after a cancel.
 func (c *Conn) hangUp() {
+	if s := c.takeShell(); s != nil {
+		s.close()
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	// Asked for first: an ssh as of 9.2 can sleep over a signal.
