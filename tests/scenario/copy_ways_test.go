@@ -168,7 +168,7 @@ sed -i '1s/sh/bash/' /usr/bin/nix-store; chmod +x /usr/bin/nix-store`)
 		o.want(t, "web1", verdict.Staged)
 		o.direct(t)
 		w.sh(t, w.web1, "nix-collect-garbage >/dev/null 2>&1; nix-store --check-validity "+o.results["web1"].Toplevel+" && [ ! -e /root/fetched ]")
-		if left := w.sh(t, w.web1, "ls /nix/var/nix/gcroots/deploy-ssh-copy; ls -d /run/deploy-ssh-copy.* 2>/dev/null; true"); strings.TrimSpace(left) != "last" {
+		if left := w.sh(t, w.web1, "ls /nix/var/nix/gcroots/deploy-ssh-copy; ls -d /run/deploy-ssh-copy.* 2>/dev/null; true"); !strings.Contains(left, "last") || strings.Contains(left, "little") || strings.Contains(left, "/run/") {
 			t.Errorf("left on the host: %q", left)
 		}
 	})
