@@ -155,8 +155,8 @@ const (
 
 // addToStore writes paths of the store under root as a client would that doesn't wait for
 // the answers; the paths must stand behind those that they refer to. What is kept there of
-// each is all that there is: [nix-store --export] has no place for signatures and for what
-// a path's name tells, and of its archives nobody checks the hash.
+// each is all that there is, and its hash is checked: the stream of `nix-store --import` has
+// no place for signatures and content addresses, and of its archives nobody checks the hash.
 func addToStore(w *bytes.Buffer, root string, paths []narinfo.NarInfo) error {
 	numbers(w, serveMagic, serveVersion)
 	for _, p := range paths {
