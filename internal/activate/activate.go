@@ -211,11 +211,6 @@ func Confirm(ctx context.Context, login FreshLogin, good bool) (back bool, err e
 	return false, err
 }
 
-// Tidy removes the records of earlier deploys from the host after a good one.
-func Tidy(ctx context.Context, conn Conn, id, toplevel string) error {
-	return conn.Run(ctx, ssh.Script{Doing: "removing earlier runs' records", Text: tidyScript(id, toplevel)})
-}
-
 // reopen tries to connect again until the window has passed. A host key or
 // login that is refused now is no reason to stop: the host may be on its way up.
 func reopen(ctx context.Context, conn Conn, window time.Duration) error {

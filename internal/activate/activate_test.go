@@ -169,7 +169,7 @@ func TestScriptsParse(t *testing.T) {
 	confirmed.Confirm, confirmed.Old = time.Minute, "/nix/store/y-nixos"
 	for _, sh := range tooltest.Shells(t) {
 		for i, text := range []string{startScript(r, 0, false), startScript(boot, 0, false), startScript(dry, 0, false), startScript(confirmed, 17, true), attachScript(r, 17),
-			confirmScript(true), confirmScript(false), backScript(confirmed, 3), tidyScript(r.ID, r.Toplevel), header(r) + facts.Functions + runText, header(r) + endText, backText} {
+			confirmScript(true), confirmScript(false), backScript(confirmed, 3), header(r) + facts.Functions + runText, header(r) + endText, backText} {
 			cmd := exec.Command(sh, "-n")
 			cmd.Stdin = strings.NewReader(text)
 			if out, err := cmd.CombinedOutput(); err != nil {

@@ -126,11 +126,10 @@ func backScript(r Run, offset int64) string {
 		followText(undo, offset) + observeText
 }
 
-// tidyScript ends a deploy that went well: earlier runs' records go, ours stays
-// until the next good run.
-func tidyScript(id, toplevel string) string {
-	return superviseFunctions + fmt.Sprintf("tidy %s %s\n", quote(id), quote(toplevel))
-}
+// tidyText ends a boot entry's run that went well: earlier runs' records go, ours stays
+// until the next good run. The profile must lead to the system, since a gc root goes too.
+const tidyText = `    grep -q '^exit-status 0$' "$dir/$name.result" 2>/dev/null && [ "$(readlink -f /nix/var/nix/profiles/system)" = "$toplevel" ] && tidy %s "$toplevel"
+`
 
 const observeText = "say observation follows; observe \"$toplevel\";"
 
@@ -144,11 +143,15 @@ func header(r Run) string {
 }
 
 func followText(r Run, offset int64) string {
-	return fmt.Sprintf(`    follow "$dir" "$name" "$unit" %d %d
+	text := fmt.Sprintf(`    follow "$dir" "$name" "$unit" %d %d
     # Units are watched by switch-to-configuration for a quarter of a second only.
     # An end with 4 can turn out well too, where only old failures failed again.
     grep -q -e '^exit-status 0$' -e '^exit-status 4$' "$dir/$name.result" 2>/dev/null && sleep %s
 `, offset, wholeSeconds(r.Deadline), seconds(r.Settle))
+	if r.Action == Boot {
+		text += fmt.Sprintf(tidyText, quote(r.ID))
+	}
+	return text
 }
 
 // heredoc writes text to a file on the host. The closing word stands in no text

@@ -102,27 +102,44 @@ func newCheck(p Process) *cobra.Command {
 				if f.json {
 					return printJSON(p.Stdout, all)
 				}
-				table := tabwriter.NewWriter(p.Stdout, 0, 0, 2, ' ', 0)
-				fmt.Fprintln(table, "NODE\tLOGIN\tPORT\tVIA\tHOST KEY")
-				for _, e := range all {
-					via := strings.Join(e.Jumps, ", ")
-					if via == "" {
-						via = "-"
-					}
-					fmt.Fprintf(table, "%s\t%s@%s\t%s\t%s\t%s\n", e.Node, e.User, e.Address, e.Port, via, e.HostKey)
-				}
-				for _, e := range all {
-					for _, note := range e.Notes {
-						say(p.Stderr, "%s: note: %s", e.Node, report.Printable(note))
-					}
-				}
-				return table.Flush()
+				return showChecked(p, all)
 			})
 		},
 	}
 	f.add(cmd.Flags(), "print what is known of each way as JSON, as explain does")
 	f.addSystems(cmd.Flags())
 	return cmd
+}
+
+// showChecked tells of ways to nodes in which nothing is wrong.
+func showChecked(p Process, all []explanation) error {
+	table := tabwriter.NewWriter(p.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "NODE\tLOGIN\tPORT\tVIA\tHOST KEY")
+	notes := 0
+	for _, e := range all {
+		fmt.Fprintf(table, "%s\t%s@%s\t%s\t%s\t%s\n", e.Node, e.User, e.Address, e.Port, or(strings.Join(e.Jumps, ", "), "-"), e.HostKey)
+		for _, note := range e.Notes {
+			say(p.Stderr, "%s: note: %s", e.Node, report.Printable(note))
+			notes++
+		}
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	end := counted(len(all), "node") + " checked, nothing wrong"
+	if notes > 0 {
+		end += ", " + counted(notes, "note")
+	}
+	_, err := fmt.Fprintf(p.Stdout, "\n%s; no host was contacted\n", end)
+	return err
+}
+
+// counted is a number of things of a kind.
+func counted(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
 }
 
 func newHostKeys(p Process) *cobra.Command {

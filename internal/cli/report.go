@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,8 +23,9 @@ func newReport(p Process) *cobra.Command {
 		Use:   "report [RUN] [flags]",
 		Short: "Show what came of an earlier run",
 		Long: fmt.Sprintf(`Shows the results of a run on record as they were shown at its end; of one that was
-cut off, what it knew. Nobody is contacted. The last %d runs of apply and rollback are
-kept, without what Nix and the hosts printed.`, history.MaxRuns),
+cut off, what it knew. A run's name begins with the time of its beginning, in UTC. Nobody
+is contacted. The last %d runs of apply and rollback are kept, without what Nix and the
+hosts printed.`, history.MaxRuns),
 		Example: "  deploy-ssh report\n  deploy-ssh report --list\n  deploy-ssh report 20260131T120000.000Z-1234 --json",
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
@@ -105,12 +105,13 @@ func listRuns(w io.Writer, dir string, runs []history.Run, asJSON bool) error {
 	if asJSON {
 		return printJSON(w, all)
 	}
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "RUN\tBEGUN\tVERB\tGOAL\tMAP\tOUTCOME")
+	// A run's name has the time at which it began, and what is longest stands last.
+	rows := [][]string{{"RUN", "VERB", "GOAL", "OUTCOME", "MAP"}}
 	for _, l := range all {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", l.Run, when(l.Time), l.Verb, l.Goal, report.Printable(l.Source), l.Outcome)
+		rows = append(rows, []string{l.Run, l.Verb, l.Goal, l.Outcome, report.Printable(l.Source)})
 	}
-	return table.Flush()
+	_, err := io.WriteString(w, report.Table(rows, widthOf(w)))
+	return err
 }
 
 // outcome is what came of a run, in a few words.
@@ -121,7 +122,7 @@ func outcome(run history.Run) string {
 			good++
 		}
 	}
-	text := fmt.Sprintf("%d of %d as wanted", good, len(run.Nodes))
+	text := fmt.Sprintf("%d of %d %s", good, len(run.Nodes), report.Done(run.Goal))
 	switch {
 	case run.Going:
 		return text + " so far"
@@ -151,9 +152,10 @@ func showRun(w io.Writer, run history.Run, asJSON bool) error {
 	return nil
 }
 
-// ended are the results and the summary of a run, also of one that had no time for them.
+// ended are the results and the summary of a run, also of one that had no time for them,
+// after what was started.
 func ended(run history.Run) []report.Record {
-	var records []report.Record
+	records := []report.Record{{Run: &report.Run{Source: run.Source, Goal: run.Goal}}}
 	summary := report.Summary{Failed: []string{}}
 	results := map[string]report.Result{}
 	for _, r := range run.Results {

@@ -108,7 +108,7 @@ func (f *switchFlags) begin(p Process, out *output, m *mapFlags, verb, ref, dir 
 	there := p
 	there.Dir = dir
 	f.reports.start(p, out, m, history.Head{Verb: verb, Map: mapSum(there, ref, nixArgs, m.combined), Goal: string(f.goal), Reboot: f.reboot, Time: began})
-	out.emit(report.Record{Run: &report.Run{Protocol: report.Protocol, Version: Version, Time: began, Source: or(ref, settings.KeyNodes)}})
+	out.emit(report.Record{Run: &report.Run{Protocol: report.Protocol, Version: Version, Time: began, Source: or(ref, settings.KeyNodes), Goal: string(f.goal)}})
 }
 
 // finish closes the run with its summary and its exit code.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nix-community/go-nix/pkg/narinfo"
 
+	"github.com/deploy-ssh/deploy-ssh/internal/bytesize"
 	"github.com/deploy-ssh/deploy-ssh/internal/child"
 	"github.com/deploy-ssh/deploy-ssh/internal/ssh"
 )
@@ -101,11 +102,11 @@ func (s Sent) String() string {
 	case s.Missing == 0:
 		return "no path was missing"
 	case s.By == byVia:
-		return fmt.Sprintf("%d paths, %s unpacked, fetched by the host from caches", s.FromCaches, bytesText(s.MissingBytes))
+		return fmt.Sprintf("%d paths, %s unpacked, fetched by the host from caches", s.FromCaches, bytesize.Text(s.MissingBytes))
 	case s.By == byNix:
-		return fmt.Sprintf("%d paths, %s unpacked, by %s, because %s", s.Missing, bytesText(s.MissingBytes), s.By, s.Why)
+		return fmt.Sprintf("%d paths, %s unpacked, by %s, because %s", s.Missing, bytesize.Text(s.MissingBytes), s.By, s.Why)
 	}
-	text := fmt.Sprintf("%d paths, %s unpacked, sent as %s", s.FromHere, bytesText(s.NarBytes), bytesText(s.WireBytes))
+	text := fmt.Sprintf("%d paths, %s unpacked, sent as %s", s.FromHere, bytesize.Text(s.NarBytes), bytesize.Text(s.WireBytes))
 	if s.FromCaches > 0 {
 		text += fmt.Sprintf("; %d paths from the host's own caches", s.FromCaches)
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/deploy-ssh/deploy-ssh/internal/bytesize"
 	"github.com/deploy-ssh/deploy-ssh/internal/ssh"
 )
 
@@ -87,7 +88,7 @@ func count(c *cache, h *hearing) counts {
 // host's own caches isn't known here: the time left supposes that they are like the rest.
 func progressText(c counts, s Sent, took time.Duration) string {
 	text := fmt.Sprintf("%d of %d paths, %s of %s sent as %s, %s/s", min(c.here+c.caches, int64(s.Missing)), s.Missing,
-		bytesText(c.nars), bytesText(s.MissingBytes), bytesText(c.wire), bytesText(int64(float64(c.wire)/took.Seconds())))
+		bytesize.Text(c.nars), bytesize.Text(s.MissingBytes), bytesize.Text(c.wire), bytesize.Text(int64(float64(c.wire)/took.Seconds())))
 	if c.caches > 0 {
 		text += fmt.Sprintf(", %d paths from the host's own caches", c.caches)
 	}

@@ -14,11 +14,11 @@ func TestProgressText(t *testing.T) {
 		counts counts
 		want   string
 	}{
-		{counts{}, "0 of 20 paths, 0 bytes of 100.0 MB sent as 0 bytes, 0 bytes/s"},
+		{counts{}, "0 of 20 paths, 0 B of 100.0 MB sent as 0 B, 0 B/s"},
 		{counts{here: 10, nars: 50_000_000, wire: 20_000_000}, "10 of 20 paths, 50.0 MB of 100.0 MB sent as 20.0 MB, 10.0 MB/s, 2s left"},
 		{counts{here: 2, caches: 12, nars: 1_000_000, wire: 1_000_000},
 			"14 of 20 paths, 1.0 MB of 100.0 MB sent as 1.0 MB, 500.0 kB/s, 12 paths from the host's own caches, 1s left"},
-		{counts{caches: 25}, "20 of 20 paths, 0 bytes of 100.0 MB sent as 0 bytes, 0 bytes/s, 25 paths from the host's own caches"},
+		{counts{caches: 25}, "20 of 20 paths, 0 B of 100.0 MB sent as 0 B, 0 B/s, 25 paths from the host's own caches"},
 	} {
 		if diff := cmp.Diff(tt.want, progressText(tt.counts, sent, 2*time.Second)); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/nix-community/go-nix/pkg/narinfo"
 
+	"github.com/deploy-ssh/deploy-ssh/internal/bytesize"
 	"github.com/deploy-ssh/deploy-ssh/internal/ssh"
 )
 
@@ -187,10 +188,10 @@ func bootFiles(toplevel string) []bootFile {
 // nothing of it. size is how many bytes will be unpacked there.
 func (p preflight) tooSmall(size int64, files []bootFile) string {
 	if p.storeFree >= 0 && size > p.storeFree {
-		return fmt.Sprintf("the host's store has %s free, and what is missing takes %s unpacked", bytesText(p.storeFree), bytesText(size))
+		return fmt.Sprintf("the host's store has %s free, and what is missing takes %s unpacked", bytesize.Text(p.storeFree), bytesize.Text(size))
 	}
 	if needed := p.bootNeeds(files); p.bootFree >= 0 && needed > p.bootFree {
-		return fmt.Sprintf("the host's /boot has %s free, and the kernel and initrd of this system take %s", bytesText(p.bootFree), bytesText(needed))
+		return fmt.Sprintf("the host's /boot has %s free, and the kernel and initrd of this system take %s", bytesize.Text(p.bootFree), bytesize.Text(needed))
 	}
 	return ""
 }
@@ -204,17 +205,4 @@ func (p preflight) bootNeeds(files []bootFile) int64 {
 		}
 	}
 	return needed
-}
-
-// bytesText is a number of bytes for people.
-func bytesText(n int64) string {
-	switch {
-	case n >= 10_000_000_000:
-		return fmt.Sprintf("%.1f GB", float64(n)/1e9)
-	case n >= 1_000_000:
-		return fmt.Sprintf("%.1f MB", float64(n)/1e6)
-	case n >= 1000:
-		return fmt.Sprintf("%.1f kB", float64(n)/1e3)
-	}
-	return fmt.Sprintf("%d bytes", n)
 }

@@ -86,8 +86,8 @@ func TestTooSmall(t *testing.T) {
 	}{
 		{"enough", preflight{storeFree: 100, bootFree: 50}, 100, ""},
 		{"nothing known", preflight{storeFree: -1, bootFree: -1}, 1 << 40, ""},
-		{"store", preflight{storeFree: 99, bootFree: -1}, 100, "has 99 bytes free, and what is missing takes 100 bytes"},
-		{"boot", preflight{storeFree: 100, bootFree: 49}, 100, "/boot has 49 bytes free, and the kernel and initrd of this system take 50 bytes"},
+		{"store", preflight{storeFree: 99, bootFree: -1}, 100, "has 99 B free, and what is missing takes 100 B"},
+		{"boot", preflight{storeFree: 100, bootFree: 49}, 100, "/boot has 49 B free, and the kernel and initrd of this system take 50 B"},
 		{"boot has the kernel", preflight{storeFree: 100, bootFree: 20, bootHas: []string{"kkkk"}}, 100, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -122,7 +122,7 @@ func TestRefuses(t *testing.T) {
 	}{
 		{"nothing", preflight{missing: missing, storeFree: 1000, bootFree: -1}, ""},
 		{"read-only", preflight{readOnly: "/nix", storeFree: -1, bootFree: -1}, "read-only"},
-		{"full", preflight{missing: missing, storeFree: 99, bootFree: -1}, "99 bytes free"},
+		{"full", preflight{missing: missing, storeFree: 99, bootFree: -1}, "99 B free"},
 		{"unsigned", preflight{missing: missing, storeFree: 1000, bootFree: -1, untrusted: "joe"}, "lacks a signature"},
 		{"unsigned, but there", preflight{storeFree: 1000, bootFree: -1, untrusted: "joe"}, ""},
 	} {

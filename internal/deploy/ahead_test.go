@@ -87,10 +87,10 @@ func TestLooksAgain(t *testing.T) {
 		verdict verdict.Verdict
 		note    string
 	}{
-		{"fresh", func(*member) {}, 59 * time.Second, "connect probe copy test finalize tidy", verdict.Switched, ""},
-		{"old", func(m *member) { m.runs = "/other" }, 61 * time.Second, "connect probe probe copy test finalize tidy", verdict.Switched, "looked at again: the first look was 61 s old"},
+		{"fresh", func(*member) {}, 59 * time.Second, "connect probe copy test finalize", verdict.Switched, ""},
+		{"old", func(m *member) { m.runs = "/other" }, 61 * time.Second, "connect probe probe copy test finalize", verdict.Switched, "looked at again: the first look was 61 s old"},
 		{"deployed meanwhile", func(m *member) { m.runs, m.profile, m.boots, m.valid[toplevel] = toplevel, toplevel, toplevel, true }, time.Hour, "connect probe probe", verdict.Unchanged, "looked at again"},
-		{"lost", func(m *member) { m.dead = true }, time.Second, "connect probe reopen probe copy test finalize tidy", verdict.Switched, "the connection was lost before"},
+		{"lost", func(m *member) { m.dead = true }, time.Second, "connect probe reopen probe copy test finalize", verdict.Switched, "the connection was lost before"},
 		{"another machine", func(m *member) { m.id = "id-stranger" }, time.Hour, "connect probe probe", verdict.WrongHost, ""},
 		{"the first one's machine", func(m *member) { m.id = "id-a" }, time.Hour, "connect probe probe", verdict.WrongHost, ""},
 	} {
@@ -143,8 +143,8 @@ func TestPlannedLooksAgain(t *testing.T) {
 		want       string
 		calls      string // on b
 	}{
-		{"nothing moves", "", "", 10 * time.Second, "a switched, b switched", "connect probe probe copy probe test finalize tidy"},
-		{"all goes fast", "", "", time.Second, "a switched, b switched", "connect probe copy test finalize tidy"},
+		{"nothing moves", "", "", 10 * time.Second, "a switched, b switched", "connect probe probe copy probe test finalize"},
+		{"all goes fast", "", "", time.Second, "a switched, b switched", "connect probe copy test finalize"},
 		{"before its turn", "a", report.Finalize, 10 * time.Second, "a switched, b stale", "connect probe probe"},
 		{"during its copy", "b", report.Copy, 10 * time.Second, "a switched, b stale", "connect probe probe copy probe"},
 	} {

@@ -69,7 +69,7 @@ func (m *machine) Run(_ context.Context, s ssh.Script) error {
 		m.calls = append(m.calls, "probe")
 		answer = m.observation(toplevel)
 	default:
-		m.calls = append(m.calls, "tidy")
+		m.calls = append(m.calls, "other")
 	}
 	if s.Output != nil {
 		_, err := io.WriteString(s.Output, answer)
@@ -150,11 +150,11 @@ func TestBodyOverAnotherTransport(t *testing.T) {
 		calls   string
 		next    string
 	}{
-		{"switch", fresh(), nil, verdict.Switched, "probe copy test login finalize tidy close", ""},
+		{"switch", fresh(), nil, verdict.Switched, "probe copy test login finalize close", ""},
 		{"already there", &machine{runs: wanted, profile: wanted, boots: wanted, valid: map[string]bool{wanted: true}}, nil, verdict.Unchanged, "probe close", ""},
-		{"runs new, boots old", &machine{runs: wanted, profile: "/old", boots: "/old", valid: map[string]bool{wanted: true}}, nil, verdict.Switched, "probe finalize tidy close", ""},
+		{"runs new, boots old", &machine{runs: wanted, profile: "/old", boots: "/old", valid: map[string]bool{wanted: true}}, nil, verdict.Switched, "probe finalize close", ""},
 		{"push", fresh(), func(f *Fleet) { f.Goal = GoalPush }, verdict.Staged, "probe copy close", ""},
-		{"boot", fresh(), func(f *Fleet) { f.Goal = GoalBoot }, verdict.Staged, "probe copy finalize tidy close", ""},
+		{"boot", fresh(), func(f *Fleet) { f.Goal = GoalBoot }, verdict.Staged, "probe copy finalize close", ""},
 		{"test", fresh(), func(f *Fleet) { f.Goal = GoalTest }, verdict.Staged, "probe copy test login close", ""},
 		{"build", fresh(), func(f *Fleet) { f.Goal = GoalBuild }, verdict.Staged, "", ""},
 		{"loader fails", &machine{runs: "/old", profile: "/old", boots: "/old", valid: map[string]bool{}, loaderFails: true}, nil, verdict.Unfinalized, "probe copy test login finalize close", "ask the machine's keeper"},

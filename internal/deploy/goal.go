@@ -13,17 +13,17 @@ type Goal string
 
 const (
 	// GoalBuild builds the systems and contacts no host.
-	GoalBuild Goal = "build"
+	GoalBuild Goal = report.GoalBuild
 	// GoalPush copies the closures.
-	GoalPush Goal = "push"
+	GoalPush Goal = report.GoalPush
 	// GoalDryActivate tells what an activation would do.
-	GoalDryActivate Goal = "dry-activate"
+	GoalDryActivate Goal = report.GoalDryActivate
 	// GoalTest activates without a boot entry: a reboot goes back.
-	GoalTest Goal = "test"
+	GoalTest Goal = report.GoalTest
 	// GoalBoot makes the boot entry without an activation.
-	GoalBoot Goal = "boot"
+	GoalBoot Goal = report.GoalBoot
 	// GoalSwitch activates and makes the boot entry.
-	GoalSwitch Goal = "switch"
+	GoalSwitch Goal = report.GoalSwitch
 )
 
 // Goals are all goals, from the least to the most.

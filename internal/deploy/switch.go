@@ -149,9 +149,6 @@ func (d *deployment) finalize(ctx context.Context) step {
 		}
 		return step{notes: notes, end: &decision}
 	}
-	if err := activate.Tidy(ctx, d.transport, d.id, d.node.Toplevel); err != nil {
-		notes = append(notes, err.Error())
-	}
 	return step{detail: fmt.Sprintf("boots generation %d", o.Host.Generation), notes: notes}
 }
 

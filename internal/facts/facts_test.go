@@ -76,6 +76,72 @@ func TestFirstLine(t *testing.T) {
 	}
 }
 
+// Where the links of a host lead, and what of a wanted system would need a reboot.
+func TestLinks(t *testing.T) {
+	const kernel, other = "kernel-6.12", "kernel-6.18?"
+	for _, tt := range []struct {
+		name string
+		// booted and wanted are the files of the two systems; a value with a slash in
+		// front is a link into the store, any other one is text.
+		booted, wanted map[string]string
+		want           string
+	}{
+		{"no kernels, as in a container", map[string]string{}, map[string]string{}, ""},
+		{"the same", map[string]string{"kernel": "/" + kernel, "kernel-params": "quiet"}, map[string]string{"kernel": "/" + kernel, "kernel-params": "quiet\n"}, ""},
+		{"another kernel", map[string]string{"kernel": "/" + kernel, "initrd": "/i"}, map[string]string{"kernel": "/" + other, "initrd": "/i"}, "needs-reboot kernel\n"},
+		{"an initrd of one alone", map[string]string{"kernel": "/" + kernel}, map[string]string{"kernel": "/" + kernel, "initrd": "/i"}, "needs-reboot initrd\n"},
+		{"all", map[string]string{"kernel": "/" + kernel, "initrd": "/i", "kernel-modules": "/m", "kernel-params": "a"},
+			map[string]string{"kernel": "/" + other, "initrd": "/j", "kernel-modules": "/n", "kernel-params": "b"},
+			"needs-reboot kernel\nneeds-reboot initrd\nneeds-reboot kernel-modules\nneeds-reboot kernel-params\n"},
+		{"parameters alone", map[string]string{"kernel": "/" + kernel, "kernel-params": "a"}, map[string]string{"kernel": "/" + kernel}, "needs-reboot kernel-params\n"},
+		{"the wanted one is not there", map[string]string{"kernel": "/" + kernel}, nil, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			root := t.TempDir()
+			store := filepath.Join(root, "nix/store")
+			place := func(path, target string) {
+				t.Helper()
+				err := os.MkdirAll(filepath.Dir(path), 0o755)
+				if err == nil && target != "" && target[0] == '/' {
+					err = os.Symlink(target, path)
+				} else if err == nil {
+					err = os.WriteFile(path, []byte(target), 0o600)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			for name, files := range map[string]map[string]string{"booted": tt.booted, "wanted": tt.wanted} {
+				if files != nil {
+					place(filepath.Join(store, name, "nixos-version"), "x")
+				}
+				for file, text := range files {
+					if text[0] == '/' {
+						if _, err := os.Stat(store + text); err != nil {
+							place(store+text, "x")
+						}
+						text = store + text
+					}
+					place(filepath.Join(store, name, file), text)
+				}
+			}
+			place(filepath.Join(root, "run/booted-system"), filepath.Join(store, "booted"))
+			place(filepath.Join(root, "run/current-system"), filepath.Join(store, "gone"))
+			place(filepath.Join(root, "nix/var/nix/profiles/system-7-link"), filepath.Join(store, "booted"))
+			place(filepath.Join(root, "nix/var/nix/profiles/system"), filepath.Join(root, "nix/var/nix/profiles/system-7-link"))
+			want := "booted " + store + "/booted\nprofile " + store + "/booted\n" + tt.want
+			for _, sh := range tooltest.Shells(t) {
+				cmd := exec.Command(sh, "-c", Functions+"\nlinks '"+filepath.Join(store, "wanted")+"'")
+				cmd.Env = append(os.Environ(), "root="+root)
+				out, err := cmd.CombinedOutput()
+				if diff := cmp.Diff(want, string(out)); diff != "" || err != nil {
+					t.Errorf("%s: %v (-want +got):\n%s", sh, err, diff)
+				}
+			}
+		})
+	}
+}
+
 func TestBootEntry(t *testing.T) {
 	for _, tt := range []struct {
 		name  string

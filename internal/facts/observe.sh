@@ -1,7 +1,8 @@
 # observe TOPLEVEL: prints what this host is, runs and boots, one "name value" a line.
 # POSIX sh; nothing is written and no connection is made. What can't be read is left out.
 # A value stays on its line, whatever it is: some come from processes and files
-# that anybody on the host can shape.
+# that anybody on the host can shape. A fleet's hosts are asked at once, and each process
+# started costs a millisecond, so what the shell can read itself it does.
 newline='
 '
 say() {
@@ -16,25 +17,65 @@ first_line() {
     [ -n "$line" ] && say "$2" "$line"
 }
 
-leads_to() { target=$(readlink -f "$1" 2>/dev/null) && [ -e "$target" ] && say "$2" "$target"; }
+# links TOPLEVEL: where the host's systems lead, and what of the wanted one runs only
+# after a reboot. One process for all.
+links() {
+    names= paths=
+    look() { [ -e "$2" ] && names="$names $1" paths="$paths $2"; }
+    look running "$root/run/current-system"
+    look booted "$root/run/booted-system"
+    look profile "$root/nix/var/nix/profiles/system"
+    parts=
+    if [ -e "$root/run/booted-system/kernel" ] && [ -e "$1/kernel" ]; then
+        for part in kernel initrd kernel-modules; do
+            look booted-$part "$root/run/booted-system/$part"
+            look wanted-$part "$1/$part"
+            { [ -e "$root/run/booted-system/$part" ] || [ -e "$1/$part" ]; } && parts="$parts $part"
+        done
+    fi
+    [ -n "$paths" ] || return 0
+    (
+        set -f # a store path can have a ?
+        readlink -f $paths
+    ) | {
+        set -- $names
+        same= was=
+        while IFS= read -r target; do
+            case $1 in
+            booted-*) was="$target $1" ;;
+            wanted-*) [ "$was" = "$target booted-${1#wanted-}" ] && same="$same ${1#wanted-} " ;;
+            *) say "$1" "$target" ;;
+            esac
+            shift
+        done
+        for part in $parts; do
+            case $same in *" $part "*) ;; *) say needs-reboot $part ;; esac
+        done
+    }
+    [ -n "$parts" ] && [ "$(params "$root/run/booted-system")" != "$(params "$1")" ] && say needs-reboot kernel-params
+    return 0
+}
 
 # The toplevel is what stands before /init in the kernel command line of an entry.
-init_of() { sed -n 's/.*[[:space:]]init=\([^[:space:]]*\)\/init\([[:space:]].*\)\{0,1\}$/\1/p' "$@" | head -n 1; }
+init_of() { sed -n '/.*[[:space:]]init=\([^[:space:]]*\)\/init\([[:space:]].*\)\{0,1\}$/{s//\1/p;q;}' "$@"; }
 
-# of_pattern PATTERN: the entry that systemd-boot takes for a default: the newest
+# of_pattern PATTERN: finds the entry that systemd-boot takes for a default: the newest
 # version that matches, entries without boot tries left last; see systemd-boot(7)
 # and the Boot Loader Specification.
 of_pattern() {
-    good= bad=
-    for entry in $1; do
-        case $entry in
-        *+0.conf | *+0-*.conf) [ -f "$entry" ] && bad="$bad$entry
-" ;;
-        *) [ -f "$entry" ] && good="$good$entry
-" ;;
+    good= bad= goods=0 bads=0
+    for candidate in $1; do
+        [ -f "$candidate" ] || continue
+        case $candidate in
+        *+0.conf | *+0-*.conf) bad=$bad$candidate$newline bads=$((bads + 1)) ;;
+        *) good=$good$candidate$newline goods=$((goods + 1)) ;;
         esac
     done
-    printf '%s' "${good:-$bad}" | sort -V | tail -n 1
+    [ $goods -gt 0 ] || good=$bad goods=$bads
+    found=${good%"$newline"}
+    if [ $goods -gt 1 ]; then
+        found=$(printf '%s' "$good" | sort -V | tail -n 1)
+    fi
 }
 
 # efi_default: the entry that a variable of the firmware sets over loader.conf.
@@ -50,7 +91,13 @@ efi_default() {
 }
 
 systemd_boot() {
-    default=$(efi_default) || default=$(sed -n 's/^default[[:space:]][[:space:]]*//p' "$1/loader/loader.conf" | tail -n 1)
+    default=
+    [ -d "$root/sys/firmware/efi/efivars" ] && default=$(efi_default)
+    if [ -z "$default" ]; then
+        while read -r key value || [ -n "$key" ]; do
+            [ "$key" = default ] && default=$value
+        done <"$1/loader/loader.conf"
+    fi
     # A default that is worked out at boot, or that matches no entry of this kind
     # (a unified kernel image, say), tells nothing: then no loader is known.
     entry=
@@ -60,7 +107,9 @@ systemd_boot() {
         # The entries can be on another partition than loader.conf (XBOOTLDR).
         for entries in "$1/loader/entries" "$root/boot/loader/entries"; do
             for name in "$default" "$default.conf"; do
-                [ -n "$entry" ] || entry=$(of_pattern "$entries/$name")
+                [ -n "$entry" ] && break 2
+                of_pattern "$entries/$name"
+                entry=$found
             done
         done
         ;;
@@ -69,7 +118,7 @@ systemd_boot() {
         case $default in *[*?[]*) return 0 ;; esac
     fi
     say loader systemd-boot
-    [ -n "$entry" ] && say boot-entry "$(sed 's/^options//' "$entry" | init_of)"
+    [ -n "$entry" ] && say boot-entry "$(init_of "$entry")"
     return 0
 }
 
@@ -111,7 +160,7 @@ failed_units() {
         printf '%s\n' "${listed:-systemctl gave no answer within 30 s}"
         return 1
     }
-    printf '%s\n' "$listed" | while read -r unit load active rest; do
+    [ -n "$listed" ] && printf '%s\n' "$listed" | while read -r unit load active rest; do
         [ -n "$unit" ] || continue
         [ "$active" = activating ] && [ "$(timeout 10 systemctl show -P Result "$unit")" = success ] && continue
         printf '%s\n' "$unit"
@@ -129,37 +178,49 @@ deploys() {
             status=-
             if [ -e "$run$name.result" ]; then
                 state=ended
-                status=$(sed -n 's/^exit-status //p' "$run$name.result")
+                while read -r key value; do
+                    [ "$key" = exit-status ] && status=$value
+                done <"$run$name.result"
             else
                 case $(timeout 10 systemctl show -P ActiveState "deploy-ssh-$id-$name.service" 2>/dev/null) in
                 active | activating | deactivating) state=running ;;
                 *) state=cut ;;
                 esac
             fi
-            say run "$id $name $state ${status:--} $(cat "$run$name.toplevel" 2>/dev/null)"
+            of=
+            [ -r "$run$name.toplevel" ] && IFS= read -r of <"$run$name.toplevel"
+            say run "$id $name $state ${status:--} $of"
         done
     done
 }
 
+# params TOPLEVEL: its kernel parameters, a line that need not have an end.
+params() {
+    line=
+    [ -r "$1/kernel-params" ] && { IFS= read -r line <"$1/kernel-params" || :; }
+    printf '%s' "$line"
+}
+
 observe() {
     root=
-    say uid "$(id -u)"
-    say machine "$(uname -m)"
-    say hostname "$(uname -n)"
+    while read -r key real effective rest; do
+        [ "$key" = Uid: ] && say uid "$effective" && break
+    done </proc/self/status
+    names=$(uname -nm)
+    say hostname "${names% *}"
+    say machine "${names##* }"
     first_line /proc/sys/kernel/random/boot_id boot-id
     first_line /etc/machine-id machine-id
     first_line /run/systemd/container container
     { [ -e /etc/NIXOS ] || grep -Eqs '^ID="?nixos"?$' /etc/os-release; } && say nixos yes
     [ -d /run/systemd/system ] && say systemd yes
-    leads_to /run/current-system running
-    leads_to /run/booted-system booted
-    leads_to /nix/var/nix/profiles/system profile
+    links "$1"
     link=$(readlink /nix/var/nix/profiles/system 2>/dev/null) && link=${link##*system-} && say generation "${link%-link}"
     for list in start-list restart-list reload-list; do
         [ -s "/run/nixos/$list" ] && say list "$list"
     done
     for tool in nix-store nix-daemon nix-env systemd-run flock; do
-        path=$(command -v $tool) && say "tool-$tool" "$path"
+        command -v $tool >/dev/null && printf 'tool-%s ' $tool && command -v $tool
     done
     # A path can be there and yet be half a copy; only the store's database knows.
     [ -e "$1" ] && timeout 60 nix-store --check-validity "$1" 2>/dev/null && say valid yes
@@ -173,13 +234,6 @@ observe() {
     # What can keep the running system from being switched to this one.
     first_line /run/current-system/init-interface-version interface
     [ -r /run/current-system/switch-inhibitors ] && say inhibitors "$(tr -d '\n' </run/current-system/switch-inhibitors)"
-    # What of it runs only after a reboot.
-    if [ -e /run/booted-system/kernel ] && [ -e "$1/kernel" ]; then
-        for part in kernel initrd kernel-modules; do
-            [ "$(readlink -f /run/booted-system/$part)" = "$(readlink -f "$1/$part")" ] || say needs-reboot $part
-        done
-        [ "$(cat /run/booted-system/kernel-params 2>/dev/null)" = "$(cat "$1/kernel-params" 2>/dev/null)" ] || say needs-reboot kernel-params
-    fi
     deploys
     # What had failed before an activation that has not ended well.
     if [ -r /run/deploy-ssh/failed-before ]; then

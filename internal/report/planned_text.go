@@ -6,6 +6,7 @@ import (
 	"text/tabwriter"
 	"unicode/utf8"
 
+	"github.com/deploy-ssh/deploy-ssh/internal/bytesize"
 	"github.com/deploy-ssh/deploy-ssh/internal/packages"
 	"github.com/deploy-ssh/deploy-ssh/internal/verdict"
 )
@@ -110,7 +111,7 @@ func (p *page) changing(n Planned) {
 		p.packages("removed", c.Removed)
 	}
 	if s := n.Size; s != nil {
-		p.line("size", "%s → %s (%s)", bytesText(s.Before), bytesText(s.After), sizeChange(s))
+		p.line("size", "%s", sizeWords(*s))
 	}
 	if c := n.Copy; c != nil {
 		p.line("copy", "%s", copyWords(*c))
@@ -256,7 +257,23 @@ func systems(n Planned) string {
 	case n.Wanted == "":
 		return now
 	}
-	return now + " → " + named(n.Wanted, n.WantedLabel)
+	wanted := named(n.Wanted, n.WantedLabel)
+	if now != wanted {
+		return now + " → " + wanted
+	}
+	was, is := hashes(n.Now.Running, n.Wanted)
+	return fmt.Sprintf("%s, %s → %s", now, was, is)
+}
+
+// hashes tells two systems of one name apart: by the first characters of their hashes, or by
+// all of them.
+func hashes(a, b string) (string, string) {
+	const few = 8
+	a, b = systemHash(a), systemHash(b)
+	if !strings.Contains(a+b, "/") && a[:few] != b[:few] {
+		return a[:few], b[:few]
+	}
+	return a, b
 }
 
 // named is a system's name, with its label where the name doesn't end in that.
@@ -314,9 +331,16 @@ func sizeChange(s *SizeChange) string {
 	case s.After == s.Before:
 		return "same"
 	case s.After < s.Before:
-		return "-" + bytesText(s.Before-s.After)
+		return "-" + bytesize.Text(s.Before-s.After)
 	}
-	return "+" + bytesText(s.After-s.Before)
+	return "+" + bytesize.Text(s.After-s.Before)
+}
+
+func sizeWords(s SizeChange) string {
+	if s.Before == s.After {
+		return bytesize.Text(s.After) + ", the same"
+	}
+	return fmt.Sprintf("%s → %s (%s)", bytesize.Text(s.Before), bytesize.Text(s.After), sizeChange(&s))
 }
 
 func toSend(c *ToCopy) string {
@@ -326,14 +350,14 @@ func toSend(c *ToCopy) string {
 	case c.Missing == 0:
 		return "nothing"
 	}
-	return bytesText(c.NarBytes - c.InCachesBytes)
+	return bytesize.Text(c.NarBytes - c.InCachesBytes)
 }
 
 func copyWords(c ToCopy) string {
 	if c.Missing == 0 {
 		return fmt.Sprintf("nothing: the host has all %d paths", c.Paths)
 	}
-	text := fmt.Sprintf("%d of %d paths, %s unpacked", c.Missing, c.Paths, bytesText(c.NarBytes))
+	text := fmt.Sprintf("%d of %d paths, %s unpacked", c.Missing, c.Paths, bytesize.Text(c.NarBytes))
 	switch {
 	case !c.CachesAsked:
 		return text
@@ -342,31 +366,18 @@ func copyWords(c ToCopy) string {
 	case c.InCaches == 0:
 		return text + "; the host's caches have nothing of it"
 	}
-	return text + fmt.Sprintf("; the host's caches have %d of these, %s", c.InCaches, bytesText(c.InCachesBytes))
+	return text + fmt.Sprintf("; the host's caches have %d of these, %s", c.InCaches, bytesize.Text(c.InCachesBytes))
 }
 
 func spaceWords(s Space) string {
 	var words []string
 	if s.StoreFree >= 0 {
-		words = append(words, fmt.Sprintf("the store has %s free and takes %s", bytesText(s.StoreFree), bytesText(s.StoreNeeds)))
+		words = append(words, fmt.Sprintf("the store has %s free and takes %s", bytesize.Text(s.StoreFree), bytesize.Text(s.StoreNeeds)))
 	}
 	if s.BootFree >= 0 {
-		words = append(words, fmt.Sprintf("/boot has %s free and takes %s", bytesText(s.BootFree), bytesText(s.BootNeeds)))
+		words = append(words, fmt.Sprintf("/boot has %s free and takes %s", bytesize.Text(s.BootFree), bytesize.Text(s.BootNeeds)))
 	}
 	return or(strings.Join(words, "; "), "the host does not tell what is free")
-}
-
-// bytesText is a number of bytes for people.
-func bytesText(n int64) string {
-	switch {
-	case n >= 10_000_000_000:
-		return fmt.Sprintf("%.1f GB", float64(n)/1e9)
-	case n >= 1_000_000:
-		return fmt.Sprintf("%.1f MB", float64(n)/1e6)
-	case n >= 1000:
-		return fmt.Sprintf("%.1f kB", float64(n)/1e3)
-	}
-	return fmt.Sprintf("%d B", n)
 }
 
 // wrap breaks a text at blanks so that no line is longer than width, later lines

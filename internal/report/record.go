@@ -49,6 +49,9 @@ type Run struct {
 	// Source is the flake reference of the node map, or the environment variable that
 	// has the nodes where there is no flake.
 	Source string `json:"source"`
+	// Goal is how far an apply or a rollback goes: build, push, dry-activate, test, boot or
+	// switch; empty for verbs that have no goal.
+	Goal string `json:"goal,omitempty"`
 }
 
 // Plan says what will be done, in order.
@@ -236,7 +239,7 @@ type Summary struct {
 	Time        time.Time `json:"time"`
 	ExitCode    int       `json:"exitCode"`
 	Interrupted bool      `json:"interrupted,omitempty"`
-	// Failed names the nodes that are not as wanted, in list order.
+	// Failed names the nodes that did not come as far as was asked, in list order.
 	Failed []string `json:"failed"`
 	// FailedBy has the same nodes by what they came to; see [Alike].
 	FailedBy []Group `json:"failedBy,omitempty"`

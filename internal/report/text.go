@@ -35,6 +35,8 @@ type Text struct {
 	// Width is that of the terminal that Out is; 0 means that it is none.
 	Width int
 
+	// goal is that of the run, see [Run.Goal].
+	goal     string
 	results  []Result
 	statuses []Status
 	// going are the nodes whose turn has come and whose result has not.
@@ -45,6 +47,9 @@ type Text struct {
 
 // Handle implements [Handler].
 func (t *Text) Handle(r Record) error {
+	if r.Run != nil {
+		t.goal = r.Run.Goal
+	}
 	switch {
 	case r.Run != nil && r.Run.Source == settings.KeyNodes:
 		return t.say("", "nothing is evaluated: the nodes are those of %s", r.Run.Source)
@@ -63,16 +68,7 @@ func (t *Text) Handle(r Record) error {
 			t.going = map[string]bool{}
 		}
 		t.going[a.Node] = true
-		what := "deploying " + systemName(a.Toplevel) + " to"
-		switch {
-		case a.Combined && a.Toplevel != "":
-			what = "deploying " + systemName(a.Toplevel) + ", the system of all nodes, to"
-		case a.Rollback:
-			what = "going back on"
-		case a.Toplevel == "":
-			what = "no system to deploy to"
-		}
-		return t.say("", "[%d/%d] %s: %s %s", a.Index, a.Total, a.Node, what, login(a.User, a.Host))
+		return t.say("", "[%d/%d] %s: %s", a.Index, a.Total, a.Node, opening(t.goal, *a))
 	case r.Progress != nil:
 		if t.NoProgress {
 			return nil
@@ -172,7 +168,7 @@ func (t *Text) summary(s Summary) error {
 	}
 	_ = table.Flush()
 	b.WriteString(failures(t.results))
-	fmt.Fprintf(&b, "\n%s\n", ending(len(t.results), good, "as wanted", s))
+	fmt.Fprintf(&b, "\n%s\n", ending(len(t.results), good, Done(t.goal), s))
 	_, err := io.WriteString(t.Out, b.String())
 	return err
 }
@@ -274,6 +270,15 @@ func systemName(toplevel string) string {
 		return name[33:]
 	}
 	return name
+}
+
+// systemHash is the hash of a store path; the path itself where it is none.
+func systemHash(toplevel string) string {
+	base := toplevel[strings.LastIndex(toplevel, "/")+1:]
+	if hash, name, ok := strings.Cut(base, "-"); ok && len(hash) == 32 && name != "" {
+		return hash
+	}
+	return toplevel
 }
 
 func login(user, host string) string {

@@ -133,6 +133,7 @@ func (c *Client) Prepare(ctx context.Context, name string, s Settings) (*Identit
 			problems = append(problems, Problem{Field: "key", Text: err.Error()})
 		}
 	}
+	problems = append(problems, id.namedFiles(ctx)...)
 	if len(problems) > 0 {
 		return nil, &SettingsError{problems}
 	}

@@ -29,7 +29,7 @@ func gather(t *testing.T, args ...string) (out, words string) {
 
 // An item written into the file as it is means exactly what `ssh -o ITEM` means.
 func TestOptionMeansWhatItMeansToSSH(t *testing.T) {
-	without := prepared(t, Settings{Host: "web1", User: "root", Options: []string{"Port=2222", "SendEnv=FIRST", "IdentityFile=/first"}})
+	without := prepared(t, Settings{Host: "web1", User: "root", Options: []string{"Port=2222", "SendEnv=FIRST", "IdentityFile=" + quoted(privateKey(t, ""))}})
 	for _, item := range []string{
 		"ConnectTimeout=3", "connecttimeout=3", "ConnectTimeout=1m", "ConnectTimeout= 3", "ConnectTimeout =3", "ConnectTimeout=3 ",
 		`ConnectTimeout="3"`, "Port=22", "Compression=no", "HostName=10.0.0.1", "HostName=%h.example.org", `HostName="a"`,

@@ -10,7 +10,7 @@ type Exit struct {
 // reference are printed from it. The caller owns the slice.
 func Exits() []Exit {
 	return []Exit{
-		{ExitGood, "every node is as wanted"},
+		{ExitGood, "every node is as wanted, or came as far as was asked"},
 		{ExitFailed, "a node failed"},
 		{ExitUsage, "usage, map or settings error; no host was contacted"},
 		{ExitUnknown, "no node failed, but what came of one is unknown"},

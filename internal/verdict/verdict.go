@@ -54,7 +54,8 @@ const (
 type Class string
 
 const (
-	// Good means that the node runs and boots the wanted system.
+	// Good means that the node came as far as was asked: it runs and boots the wanted
+	// system, where that was the goal.
 	Good Class = "good"
 	// Failed means that it does not, or not wholly.
 	Failed Class = "failed"
@@ -88,7 +89,7 @@ type Row struct {
 
 var table = []Row{
 	{Unchanged, Good, No,
-		"The host already runs and boots the wanted system.",
+		"The host already runs and boots the wanted system, as far as was asked.",
 		""},
 	{Switched, Good, Yes,
 		"The host runs the wanted system and boots it.",
@@ -187,7 +188,7 @@ func (v Verdict) Row() Row {
 	panic("verdict: " + string(v) + " is not in the table")
 }
 
-// Good reports whether the node is as wanted.
+// Good reports whether the node came as far as was asked.
 func (v Verdict) Good() bool { return v.Row().Class == Good }
 
 // Exit codes of the program.
@@ -215,7 +216,7 @@ func ExitCode(verdicts []Verdict, interrupted bool) int {
 		case v == Degraded:
 			degraded = true
 		case row.Class == Failed, row.Class == Neither:
-			// A node that was not started is not as wanted, so the run did not succeed.
+			// A node that was not started is not as asked, so the run did not succeed.
 			failed = true
 		case row.Class == Open:
 			unknown = true

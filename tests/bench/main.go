@@ -4,17 +4,15 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
+	"github.com/deploy-ssh/deploy-ssh/tests/bench/stage"
 	"github.com/deploy-ssh/deploy-ssh/tests/rig"
 	"github.com/deploy-ssh/deploy-ssh/tests/scenario/bulk"
 	"github.com/deploy-ssh/deploy-ssh/tests/scenario/rigworld"
@@ -27,15 +25,7 @@ var links = map[string]rig.LinkSpec{
 	"20Mbit-100ms": {Latency: 50 * time.Millisecond, BytesPerSecond: 2_500_000},
 }
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
-	}
-}
+func main() { stage.Main("bench", run) }
 
 func run(ctx context.Context) error {
 	var b bench
@@ -63,20 +53,26 @@ func run(ctx context.Context) error {
 	if b.samples, err = readSamples(b.file); err != nil {
 		return err
 	}
-	if err := b.up(ctx); err != nil {
-		return err
-	}
-	defer func() { _ = b.rig.Down(context.WithoutCancel(ctx)) }()
+	var chosen []string
 	for _, name := range strings.Split(*linkNames, ",") {
-		spec, ok := links[name]
-		if !ok {
+		if _, ok := links[name]; !ok {
 			return fmt.Errorf("no link is called %q", name)
 		}
-		if err := b.measure(ctx, name, spec); err != nil {
+		chosen = append(chosen, name)
+	}
+	on := stage.Stage{Suite: b.suite, Targets: []rig.Target{rigworld.Target("web1", 22)}, Flake: flakeText, First: "first", Before: inMemory}
+	return on.Use(ctx, func(r *rig.Rig) error {
+		b.rig = r
+		if err := b.build(ctx); err != nil {
 			return err
 		}
-	}
-	return nil
+		for _, name := range chosen {
+			if err := b.measure(ctx, name, links[name]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // bench is a rig with two closures on its deployer.
@@ -97,40 +93,15 @@ const flakeText = `{ outputs = { self }: {
 }; }
 `
 
-func (b *bench) up(ctx context.Context) (err error) {
-	dir, err := os.MkdirTemp("", "bench")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	program, err := rigworld.BuildProgram(ctx, dir)
-	if err != nil {
-		return err
-	}
-	b.rig, err = rig.Up(ctx, rig.Config{Suite: b.suite, Targets: []rig.Target{rigworld.Target("web1", 22)}, Log: os.Stderr})
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, b.rig.Down(context.WithoutCancel(ctx)))
-		}
-	}()
-	// The host's store is in memory: deleting what the last copy brought would slow the
-	// next one down on a disk (ext4 passes over inodes that were just freed, one by one).
-	if _, err := b.rig.Host("web1").Sh(ctx, "mkdir /nix.new && mount -t tmpfs -o size=4g tmpfs /nix.new && cp -a /nix/. /nix.new/ && mount --bind /nix.new /nix"); err != nil {
-		return err
-	}
-	if err := rigworld.Prepare(ctx, b.rig, program, flakeText); err != nil {
-		return err
-	}
-	first, err := rigworld.BuildToplevel(ctx, b.rig, ".#first")
-	if err != nil {
-		return err
-	}
-	if err := rigworld.Install(ctx, b.rig, b.rig.Host("web1"), first); err != nil {
-		return err
-	}
+// inMemory has the host's store in memory: deleting what the last copy brought would slow the
+// next one down on a disk (ext4 passes over inodes that were just freed, one by one).
+func inMemory(ctx context.Context, r *rig.Rig) error {
+	_, err := r.Host("web1").Sh(ctx, "mkdir /nix.new && mount -t tmpfs -o size=4g tmpfs /nix.new && cp -a /nix/. /nix.new/ && mount --bind /nix.new /nix")
+	return err
+}
+
+// build builds the two closures on the deployer.
+func (b *bench) build(ctx context.Context) (err error) {
 	if b.full, err = bulk.Build(ctx, b.rig.Deployer, bulk.Spec{Name: "full", Paths: b.paths, MiB: b.mib}); err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ func TestLayers(t *testing.T) {
 		of, not []string
 		why     string
 	}{
-		{[]string{"internal/verdict", "internal/settings", "internal/plan", "internal/schema", "internal/nearest", "internal/peers", "internal/report", "internal/rollout"}, io,
+		{[]string{"internal/verdict", "internal/settings", "internal/plan", "internal/schema", "internal/nearest", "internal/peers", "internal/report", "internal/rollout", "internal/bytesize"}, io,
 			"decisions are functions of values, so that every case of them is a line in a table"},
 		{[]string{"internal/verdict", "internal/settings", "internal/schema", "internal/nearest", "internal/child"},
 			[]string{module + "internal/deploy", module + "internal/cli", module + "internal/report"},

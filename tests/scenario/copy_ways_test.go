@@ -226,7 +226,7 @@ sed -i '1s/sh/bash/' /usr/bin/nix-store; chmod +x /usr/bin/nix-store`)
 		w.sh(t, w.web1, "cp -a /boot /boot.kept; mount -t tmpfs -o size=100k tmpfs /boot; cp -a /boot.kept/. /boot/; head -c 1000000 /dev/zero >/boot/fill 2>/dev/null; true")
 		o := w.deploy(t, "newkernel", "", "--goal boot")
 		w.sh(t, w.web1, "umount /boot; rm -rf /boot.kept")
-		o.want(t, "web1", verdict.CopyFailed, "/boot has 0 bytes free", "kernel and initrd")
+		o.want(t, "web1", verdict.CopyFailed, "/boot has 0 B free", "kernel and initrd")
 		if c := o.copied(); c != nil {
 			t.Errorf("counted %+v, want nothing sent", c)
 		}

@@ -168,6 +168,12 @@ func TestRollbackAndStatus(t *testing.T) {
 	call("rollback .#good --settle 0s", 0)
 	is("other other system-3-link")
 	call("rollback .#good --goal push", 2)
+	// What a goal does not bring about is not said.
+	has(call(".#other --goal build", 0), "the build of nixos-system-", " for root@web1", "1 node built")
+	has(call(".#good --goal dry-activate", 0), "dry-activating nixos-system-", " on root@web1", "1 node dry-activated")
+	has(call("rollback .#good --goal dry-activate", 0), "dry-activating an earlier generation on root@web1", "1 node dry-activated")
+	has(call("report --list", 0), "1 of 1 dry-activated", "1 of 1 built", "1 of 1 as wanted")
+	is("other other system-3-link")
 	if _, err := web1.Sh(ctx, "systemctl mask --runtime --now ssh.service"); err != nil {
 		t.Fatal(err)
 	}

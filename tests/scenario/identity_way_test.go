@@ -404,7 +404,8 @@ func explainAndCheck(t *testing.T, w *identities) {
 		t.Error("a node that was not asked for is explained")
 	}
 	o = w.program(t, env, "check .#both")
-	if o.Code != 0 || !strings.Contains(o.Stdout, "pinned, but the pin is weakened by StrictHostKeyChecking false (client configuration /root/client.conf)") {
+	if o.Code != 0 || !strings.Contains(o.Stdout, "pinned, but the pin is weakened by StrictHostKeyChecking false (client configuration /root/client.conf)") ||
+		!strings.Contains(o.Stdout, "\n2 nodes checked, nothing wrong") || !strings.HasSuffix(o.Stdout, "; no host was contacted\n") {
 		t.Errorf("check: exit code %d\n%s%s", o.Code, o.Stdout, o.Stderr)
 	}
 	o = w.program(t, "", "check .#unsettled")
@@ -442,6 +443,9 @@ func refusedBefore(t *testing.T, w *identities) {
 		{"DEPLOY_SSH_KEY=/root/locked", "", []string{"DEPLOY_SSH_KEY", "has a passphrase, which nobody is asked for, and there is no agent"}},
 		{"DEPLOY_SSH_KEY=/root/open", "", []string{"DEPLOY_SSH_KEY", "its permissions 0644 are too open"}},
 		{"DEPLOY_SSH_KEY=/root/settings.json", "", []string{"DEPLOY_SSH_KEY", "no private key that ssh can read"}},
+		{"", options("web1", "Port=22", "IdentityFile=~/missing_%r"), []string{"DEPLOY_SSH_NODES nodes.web1.options[1]", "the key file /root/missing_root can't be read"}},
+		{"", options("web1", "IdentityFile=/root/locked"), []string{"options[0]", "has a passphrase, which nobody is asked for, and there is no agent"}},
+		{"", options("web1", "CertificateFile=${HOME}/missing"), []string{"options[0]", "the certificate file /root/missing can't be read"}},
 		{"DEPLOY_SSH_CONFIG=/root/nowhere", "", []string{"DEPLOY_SSH_CONFIG", "/root/nowhere"}},
 	} {
 		settings := tt.settings

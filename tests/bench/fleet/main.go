@@ -12,29 +12,17 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
-	"os/signal"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
-	"github.com/sourcegraph/conc/pool"
-
 	"github.com/deploy-ssh/deploy-ssh/internal/report"
+	"github.com/deploy-ssh/deploy-ssh/tests/bench/stage"
 	"github.com/deploy-ssh/deploy-ssh/tests/rig"
 	"github.com/deploy-ssh/deploy-ssh/tests/scenario/rigworld"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
-	}
-}
+func main() { stage.Main("bench-fleet", run) }
 
 func run(ctx context.Context) error {
 	var b bench
@@ -50,11 +38,18 @@ func run(ctx context.Context) error {
 	if b.parallel == 0 {
 		b.parallel = b.hosts
 	}
-	if err := b.up(ctx); err != nil {
-		return err
+	on := stage.Stage{Suite: b.suite, Flake: fmt.Sprintf(flakeText, b.hosts), First: "one"}
+	for i := range b.hosts {
+		on.Targets = append(on.Targets, rigworld.Target(fmt.Sprintf("h%d", i), 22))
 	}
-	defer b.down(context.WithoutCancel(ctx))
-	return b.measure(ctx)
+	return on.Use(ctx, func(r *rig.Rig) error {
+		b.rig = r
+		defer b.close()
+		if err := b.lead(ctx); err != nil {
+			return err
+		}
+		return b.measure(ctx)
+	})
 }
 
 // bench is a rig of hosts that all run and boot the system first.
@@ -79,45 +74,6 @@ const flakeText = `{ outputs = { self }:
 }
 `
 
-func (b *bench) up(ctx context.Context) (err error) {
-	dir, err := os.MkdirTemp("", "bench")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	program, err := rigworld.BuildProgram(ctx, dir)
-	if err != nil {
-		return err
-	}
-	var targets []rig.Target
-	for i := range b.hosts {
-		targets = append(targets, rigworld.Target(fmt.Sprintf("h%d", i), 22))
-	}
-	if b.rig, err = rig.Up(ctx, rig.Config{Suite: b.suite, Targets: targets, Log: os.Stderr}); err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			b.down(context.WithoutCancel(ctx))
-		}
-	}()
-	if err := rigworld.Prepare(ctx, b.rig, program, fmt.Sprintf(flakeText, b.hosts)); err != nil {
-		return err
-	}
-	first, err := rigworld.BuildToplevel(ctx, b.rig, ".#one")
-	if err != nil {
-		return err
-	}
-	installs := pool.New().WithErrors().WithMaxGoroutines(4)
-	for _, h := range b.rig.Targets {
-		installs.Go(func() error { return rigworld.Install(ctx, b.rig, h, first) })
-	}
-	if err := installs.Wait(); err != nil {
-		return err
-	}
-	return b.lead(ctx)
-}
-
 // lead has the nodes reached over links of the wanted round trip.
 func (b *bench) lead(ctx context.Context) error {
 	if b.roundTrip == 0 {
@@ -141,12 +97,10 @@ func (b *bench) lead(ctx context.Context) error {
 	return err
 }
 
-func (b *bench) down(ctx context.Context) {
+// close closes the relays.
+func (b *bench) close() {
 	for _, relay := range b.relays {
 		_ = relay.Close()
-	}
-	if err := b.rig.Down(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
 	}
 }
 

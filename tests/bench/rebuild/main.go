@@ -7,18 +7,18 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
+	"io"
+	"maps"
 	"os"
-	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/deploy-ssh/deploy-ssh/internal/report"
+	"github.com/deploy-ssh/deploy-ssh/tests/bench/stage"
 	"github.com/deploy-ssh/deploy-ssh/tests/rig"
 	"github.com/deploy-ssh/deploy-ssh/tests/scenario/rigworld"
 )
@@ -37,65 +37,59 @@ const flakeText = `{ outputs = { self }:
 }
 `
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "rebuild:", err)
-		os.Exit(1)
-	}
-}
+func main() { stage.Main("bench-rebuild", run) }
 
-func run(ctx context.Context) (err error) {
+func run(ctx context.Context) error {
 	rounds := flag.Int("rounds", 5, "how often each case is measured; the median counts")
 	flag.Parse()
-	dir, err := os.MkdirTemp("", "rebuild")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	program, err := rigworld.BuildProgram(ctx, dir)
-	if err != nil {
-		return err
-	}
-	r, err := rig.Up(ctx, rig.Config{Targets: []rig.Target{rigworld.Target("web1", 22)}, Log: os.Stderr})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, r.Down(context.WithoutCancel(ctx))) }()
-	b := bench{rig: r}
-	if err := b.prepare(ctx, program); err != nil {
-		return err
-	}
+	on := stage.Stage{Targets: []rig.Target{rigworld.Target("web1", 22)}, Flake: flakeText, First: "first"}
+	return on.Use(ctx, func(r *rig.Rig) error {
+		b := bench{rig: r}
+		if err := b.prepare(ctx); err != nil {
+			return err
+		}
+		return b.measure(ctx, *rounds)
+	})
+}
+
+// measure prints the tables.
+func (b *bench) measure(ctx context.Context, rounds int) error {
 	fmt.Println("| round trip | case | way | connections | kB to the host | seconds | ratio |\n|---|---|---|---|---|---|---|")
-	at := map[string]map[time.Duration]sample{}
+	at := medians{}
 	for _, latency := range []time.Duration{0, 25 * time.Millisecond, 50 * time.Millisecond} {
-		relay, err := r.Relay(ctx, r.Host("web1"), 22, rig.LinkSpec{Latency: latency})
+		relay, err := b.rig.Relay(ctx, b.rig.Host("web1"), 22, rig.LinkSpec{Latency: latency})
 		if err != nil {
 			return err
 		}
 		for _, change := range []bool{true, false} {
-			if err := b.compare(ctx, relay, 2*latency, change, *rounds, at); err != nil {
+			if err := b.compare(ctx, relay, 2*latency, change, rounds, at); err != nil {
 				relay.Close()
 				return err
 			}
 		}
 		relay.Close()
 	}
-	fmt.Println("\nRound trips, as the slope of the seconds over the link's round trip:")
-	for name, samples := range at {
-		fmt.Printf("- %s: %.1f\n", name, (samples[100*time.Millisecond].seconds-samples[0].seconds)/0.1)
+	at.print(os.Stdout)
+	return nil
+}
+
+// medians are the samples that count, by what was measured and the link's round trip.
+type medians map[string]map[time.Duration]sample
+
+// print tells what they come to, in the order of their names and round trips.
+func (m medians) print(w io.Writer) {
+	fmt.Fprintln(w, "\nRound trips, as the slope of the seconds over the link's round trip:")
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		fmt.Fprintf(w, "- %s: %.1f\n", name, (m[name][100*time.Millisecond].seconds-m[name][0].seconds)/0.1)
 	}
-	fmt.Println("\nSeconds by phase:")
-	for name, samples := range at {
-		for trip, s := range samples {
-			if s.phases != "" {
-				fmt.Printf("- %s, %v: %s\n", name, trip, s.phases)
+	fmt.Fprintln(w, "\nSeconds by phase:")
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		for _, trip := range slices.Sorted(maps.Keys(m[name])) {
+			if phases := m[name][trip].phases; phases != "" {
+				fmt.Fprintf(w, "- %s, %v: %s\n", name, trip, phases)
 			}
 		}
 	}
-	return nil
 }
 
 // bench is a rig with the systems on its deployer.
@@ -105,14 +99,7 @@ type bench struct {
 	at      string            // the attribute that the host runs
 }
 
-func (b *bench) prepare(ctx context.Context, program string) error {
-	if err := rigworld.Prepare(ctx, b.rig, program, flakeText); err != nil {
-		return err
-	}
-	first, err := rigworld.BuildToplevel(ctx, b.rig, ".#first")
-	if err != nil {
-		return err
-	}
+func (b *bench) prepare(ctx context.Context) error {
 	b.systems = map[string]string{}
 	for _, name := range []string{"a", "b"} {
 		path, err := rigworld.BuildToplevel(ctx, b.rig, ".#systems."+name)
@@ -124,10 +111,7 @@ func (b *bench) prepare(ctx context.Context, program string) error {
 		}
 		b.systems[name] = path
 	}
-	if err := b.rig.Deployer.WriteFile(ctx, "/root/rebuild.sh", []byte(script), 0o755); err != nil {
-		return err
-	}
-	return rigworld.Install(ctx, b.rig, b.rig.Host("web1"), first)
+	return b.rig.Deployer.WriteFile(ctx, "/root/rebuild.sh", []byte(script), 0o755)
 }
 
 // sample is one deploy.
@@ -139,7 +123,7 @@ type sample struct {
 }
 
 // compare measures both ways in turns, so that both meet the same noise.
-func (b *bench) compare(ctx context.Context, relay *rig.Relay, trip time.Duration, change bool, rounds int, at map[string]map[time.Duration]sample) error {
+func (b *bench) compare(ctx context.Context, relay *rig.Relay, trip time.Duration, change bool, rounds int, at medians) error {
 	ways := []struct {
 		name string
 		call func(context.Context, *rig.Relay, string) (float64, string, error)
