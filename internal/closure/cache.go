@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -68,12 +69,7 @@ func newCache(paths []narinfo.NarInfo, c Compression, shared *packers) (*cache, 
 		if c.Level > 0 {
 			p.URL, p.Compression = p.URL+".zst", "zstd"
 		}
-		own, err := key.Sign(rand.Reader, p.Fingerprint())
-		if err != nil {
-			return nil, fmt.Errorf("signing %s: %w", p.StorePath, err)
-		}
-		p.Signatures = append(p.Signatures[:len(p.Signatures):len(p.Signatures)], own)
-		s.files[s.path(hashPart(p.StorePath)+".narinfo")] = text(p.ContentType(), p.String())
+		s.files[s.path(hashPart(p.StorePath)+".narinfo")] = signed(p, key)
 		s.files[s.path(p.URL)] = s.nar(p.StorePath, p.NarSize)
 	}
 	s.server = http.Server{
@@ -112,6 +108,21 @@ func text(contentType, content string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", contentType)
 		_, _ = w.Write([]byte(content)) // who went away misses nothing
+	}
+}
+
+// signed tells of a path, with a signature by key beside those that it has. It is made
+// when it is asked for: of a large closure the most never is.
+func signed(p narinfo.NarInfo, key signature.SecretKey) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		own, err := key.Sign(rand.Reader, p.Fingerprint())
+		if err != nil {
+			http.Error(w, fmt.Sprintf("signing %s: %v", p.StorePath, err), http.StatusInternalServerError)
+			return
+		}
+		told := p
+		told.Signatures = append(slices.Clone(p.Signatures), own)
+		text(told.ContentType(), told.String())(w, r)
 	}
 }
 

@@ -26,7 +26,8 @@ const attempts = 3
 //
 // The host fetches what it lacks itself: from its own substituters and, where they
 // don't have a path, from a binary cache of the closure that the deployer serves it
-// over the open connection. Where that can't be, `nix copy` does it.
+// over the open connection. Little that no substituter has is sent in one command instead.
+// Where neither can be, `nix copy` does it.
 type Engine struct {
 	// Runner runs Nix on the deployer.
 	Runner child.Runner
@@ -45,6 +46,7 @@ type Engine struct {
 	NoCheck bool
 
 	shared *packers // by all copies; nil when each has but its own
+	root   string   // where the store's files are, before their paths; empty outside of tests
 }
 
 // New makes an engine whose copies, which may go on side by side, share what they pack with.
@@ -76,8 +78,8 @@ type Job struct {
 
 // Sent is what a copy came to.
 type Sent struct {
-	// By is what moved the paths: "cache", "via cache" (the operator's) or "nix copy";
-	// empty when none was missing.
+	// By is what moved the paths: "cache", "direct" (in one command), "via cache" (the
+	// operator's) or "nix copy"; empty when none was missing.
 	By string
 	// Why is why it was nix copy; else empty.
 	Why string
@@ -101,7 +103,7 @@ func (s Sent) String() string {
 		return "no path was missing"
 	case s.By == byVia:
 		return fmt.Sprintf("%d paths, %s unpacked, fetched by the host from caches", s.FromCaches, bytesize.Text(s.MissingBytes))
-	case s.By != byCache:
+	case s.By == byNix:
 		return fmt.Sprintf("%d paths, %s unpacked, by %s, because %s", s.Missing, bytesize.Text(s.MissingBytes), s.By, s.Why)
 	}
 	text := fmt.Sprintf("%d paths, %s unpacked, sent as %s", s.FromHere, bytesize.Text(s.NarBytes), bytesize.Text(s.WireBytes))
@@ -141,20 +143,22 @@ func (e Engine) Copy(ctx context.Context, h Host, job Job) (Sent, error) {
 	// The port is asked for while the host looks what it lacks: a round trip less.
 	opened := make(chan *door, 1)
 	go func() { opened <- open(ctx, h, c) }()
-	host, err := e.ask(ctx, h, paths, files)
+	host, err := e.ask(ctx, h, job, paths, files)
 	way := <-opened
 	defer way.close()
 	if err != nil {
 		return Sent{}, err
 	}
-	missing := map[string]bool{}
+	lacks := map[string]bool{}
 	for _, path := range host.missing {
-		missing[path] = true
+		lacks[path] = true
 	}
 	sent := Sent{Paths: len(paths), Missing: len(host.missing), Notes: nil}
 	lacking := ""
+	var missing []narinfo.NarInfo
 	for _, p := range paths {
-		if missing[p.StorePath] {
+		if lacks[p.StorePath] {
+			missing = append(missing, p)
 			sent.MissingBytes += int64(p.NarSize)
 			if lacking == "" && !signedBy(p, host.trustedKeys) {
 				lacking = p.StorePath
@@ -175,6 +179,11 @@ func (e Engine) Copy(ctx context.Context, h Host, job Job) (Sent, error) {
 	}
 	if e.Via != nil {
 		if done, err := e.via(ctx, h, job, way, host, &sent); done || err != nil {
+			return sent, err
+		}
+	}
+	if e.goesDirect(job, host, missing) {
+		if done, err := e.direct(ctx, h, job, way, missing, &sent); done || err != nil {
 			return sent, err
 		}
 	}

@@ -27,6 +27,11 @@ var preflightScript string
 //go:embed scratch.sh
 var privateCache string
 
+// inCaches defines a function for the scripts that ask the host's own caches.
+//
+//go:embed incaches.sh
+var inCaches string
+
 // preflight is what a host says before anything is sent.
 type preflight struct {
 	missing []string // paths of the closure that aren't valid there
@@ -45,24 +50,36 @@ type preflight struct {
 	noNix       bool // the host has no nix command
 	// caches are the host's substituters that answer, dead the others, with why.
 	caches, dead []string
+	// cachesAsked is whether caches told what they have of the missing paths, which they
+	// are asked when that is little; inCaches is what they have.
+	cachesAsked bool
+	inCaches    []string
 }
 
 // ask asks the host all that at once.
-func (e Engine) ask(ctx context.Context, h Host, paths []narinfo.NarInfo, bootFiles []bootFile) (preflight, error) {
+func (e Engine) ask(ctx context.Context, h Host, job Job, paths []narinfo.NarInfo, bootFiles []bootFile) (preflight, error) {
 	var answer bytes.Buffer
-	text := e.questions(paths, bootFiles) + privateCache + preflightScript
+	text := e.questions(paths, bootFiles, e.asksForDirect(job)) + privateCache + inCaches + preflightScript
 	if err := h.Run(ctx, ssh.Script{Doing: "asking the host what it lacks", Text: text, Output: &answer}); err != nil {
 		return preflight{}, err
 	}
 	return parsePreflight(answer.Bytes())
 }
 
-// questions are the shell variables that preflight.sh asks by.
-func (e Engine) questions(paths []narinfo.NarInfo, bootFiles []bootFile) string {
+// questions are the shell variables that preflight.sh asks by. With direct the caches are
+// asked what they have of the missing paths, if these are few and small.
+func (e Engine) questions(paths []narinfo.NarInfo, bootFiles []bootFile, direct bool) string {
 	var text strings.Builder
+	few, large := 0, []string(nil)
 	text.WriteString("paths='")
 	for _, p := range paths {
 		text.WriteString(p.StorePath + "\n")
+		if direct && p.NarSize > directBytes {
+			large = append(large, hashPart(p.StorePath))
+		}
+	}
+	if direct {
+		few = directPaths
 	}
 	caches := "yes"
 	if e.NoSubstitute {
@@ -72,7 +89,7 @@ func (e Engine) questions(paths []narinfo.NarInfo, bootFiles []bootFile) string 
 	for _, f := range bootFiles {
 		hashes = append(hashes, f.hash)
 	}
-	fmt.Fprintf(&text, "'\ncaches=%s boot_files='%s'\n", caches, strings.Join(hashes, " "))
+	fmt.Fprintf(&text, "'\ncaches=%s boot_files='%s' few=%d large='%s'\n", caches, strings.Join(hashes, " "), few, strings.Join(large, " "))
 	return text.String()
 }
 
@@ -86,11 +103,12 @@ func parsePreflight(output []byte) (preflight, error) {
 	for lines.Scan() {
 		name, value, _ := strings.Cut(lines.Text(), " ")
 		switch name {
-		case "missing":
+		case "missing", "in-cache":
 			if err := validPath(value); err != nil {
 				return preflight{}, fmt.Errorf("reading what the host lacks: %w", err)
 			}
-			p.missing = append(p.missing, value)
+			list := map[string]*[]string{"missing": &p.missing, "in-cache": &p.inCaches}[name]
+			*list = append(*list, value)
 		case "store-free", "boot-free":
 			blocks, err := strconv.ParseInt(value, 10, 64)
 			if err != nil || blocks < 0 || blocks > 1<<52 {
@@ -116,6 +134,9 @@ func parsePreflight(output []byte) (preflight, error) {
 		case "dead-cache":
 			address, why, _ := strings.Cut(value, " ")
 			p.dead = append(p.dead, strings.TrimSuffix(shown(address)+": "+why, ": "))
+		case "caches-asked":
+			p.cachesAsked = true
+		case "caches-slow":
 		case "preflight":
 			complete = true
 		default:

@@ -1,7 +1,8 @@
 # Says what this host lacks of a closure and how it could be brought here, one
 # "name value" a line. POSIX sh; nothing is written but a private cache that goes.
 # The paths are in $paths, with $caches yes the substituters are tried, and $boot_files
-# are the hash parts of what goes to /boot.
+# are the hash parts of what goes to /boot. Where at most $few paths are missing, and none
+# of them is one of $large (hash parts), the substituters are asked for them.
 set -f
 say() { printf '%s %s\n' "$1" "$2"; }
 nix() { command nix --extra-experimental-features nix-command "$@"; }
@@ -27,7 +28,11 @@ case ${options_there##* } in ro | ro,*)
 esac
 
 missing=$(printf '%s\n' "$paths" | xargs nix-store --check-validity --print-invalid) || exit
-for path in $missing; do say missing "$path"; done
+for path in $missing; do
+    say missing "$path"
+    few=$((few - 1)) hash=${path#/nix/store/}
+    case " $large " in *" ${hash%%-*} "*) few=-1 ;; esac
+done
 
 free() { df -Pk "$1" 2>/dev/null | tail -n 1; }
 set -- $(free /nix/store)
@@ -77,16 +82,21 @@ fi
 # A substituter that doesn't answer would cost its time for every path.
 if [ "$caches" = yes ] && [ -n "$missing" ] && substituters=$(settings substituters) && [ -n "$substituters" ]; then
     [ -n "$verb" ] || ping
-    for url in $substituters; do
-        {
-            if said=$(timeout 4 nix --extra-experimental-features nix-command store $verb --store "$url" \
-                --option connect-timeout 3 --option download-attempts 1 2>&1); then
-                say cache "$url"
-            else
-                say dead-cache "$url $(printf '%s' "$said" | grep -m 1 -o 'error:.*')"
-            fi
-        } &
-    done
-    wait
+    answers=$(
+        for url in $substituters; do
+            {
+                if said=$(timeout 4 nix --extra-experimental-features nix-command store $verb --store "$url" \
+                    --option connect-timeout 3 --option download-attempts 1 2>&1); then
+                    say cache "$url"
+                else
+                    say dead-cache "$url $(printf '%s' "$said" | grep -m 1 -o 'error:.*')"
+                fi
+            } &
+        done
+        wait
+    )
+    [ -n "$answers" ] && printf '%s\n' "$answers"
+    live=$(printf '%s\n' "$answers" | sed -n 's/^cache //p' | tr '\n' ' ')
+    [ $few -ge 0 ] && [ -n "$live" ] && in_caches 5 "$missing" "$live"
 fi
 say preflight complete

@@ -43,7 +43,7 @@ func (e Engine) fetch(ctx context.Context, h Host, job Job, host preflight, conf
 		missing = ""
 	}
 	// The script is standard input on the host: its secrets are in no command line.
-	text := fmt.Sprintf("toplevel='%s'\nmissing='%s'\nconfig='%s'\n%s%s", job.Toplevel, missing, config, privateCache, realiseScript)
+	text := fmt.Sprintf("toplevel='%s'\nmissing='%s'\nconfig='%s'\n%s%s%s", job.Toplevel, missing, config, privateCache, keepScript, realiseScript)
 	heard.begin()
 	err := h.Run(ctx, ssh.Script{Doing: "fetching the closure on the host", Text: text, Output: heard, Timeout: -1, Attended: true})
 	var failed *ssh.ExitError

@@ -77,7 +77,7 @@ func (e Engine) Survey(ctx context.Context, h Surveyor, toplevel string) (Survey
 	}
 	files := bootFiles(toplevel)
 	var answer bytes.Buffer
-	text := e.questions(paths, files) + privateCache + "preflight() (\n" + preflightScript + "\n)\n" + surveyScript
+	text := e.questions(paths, files, false) + privateCache + inCaches + "preflight() (\n" + preflightScript + "\n)\n" + surveyScript
 	if err := h.Run(ctx, ssh.Script{Doing: "asking the host what would change", Text: text, Output: &answer}); err != nil {
 		return Survey{}, err
 	}

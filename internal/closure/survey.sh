@@ -40,24 +40,11 @@ done
 [ $newest -gt 0 ] && say newest "$newest $(readlink -f /nix/var/nix/profiles/system-$newest-link)"
 set -f
 
-# What the host's own caches have of what is missing: Nix asks them side by side. It
-# says which paths it would fetch in a list below a line that says so.
+# What the host's own caches have of what is missing.
 missing=$(printf '%s\n' "$lacks" | sed -n 's/^missing //p')
 live=$(printf '%s\n' "$lacks" | sed -n 's/^cache //p' | tr '\n' ' ')
 if [ -n "$missing" ] && [ -n "$live" ]; then
     private_cache
-    NIX_CONFIG="$NIX_CONFIG
-substituters = $live
-substitute = true
-connect-timeout = 3
-download-attempts = 1"
-    export NIX_CONFIG
-    said=$(printf '%s\n' "$missing" | timeout 20 xargs nix-store --realise --dry-run 2>&1 >/dev/null)
-    if [ $? = 124 ]; then
-        say caches-slow yes
-    else
-        say caches-asked yes
-        printf '%s\n' "$said" | sed -n '/^[^ ]/h; /^  \/nix\/store\//{ s/^  /in-cache /; G; /\n.*will be fetched/{ s/\n.*//; p; }; }'
-    fi
+    in_caches 20 "$missing" "$live"
 fi
 say surveyed yes

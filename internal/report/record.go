@@ -118,8 +118,8 @@ type Phase struct {
 
 // Copied counts a copy.
 type Copied struct {
-	// By is what moved the paths: "cache", the deployer's own, "via cache", the
-	// operator's, or "nix copy".
+	// By is what moved the paths: "cache", the deployer's own, "direct", one command with
+	// all of the little that was missing, "via cache", the operator's, or "nix copy".
 	By string `json:"by"`
 	// Why is why it was nix copy; else empty.
 	Why string `json:"why,omitempty"`

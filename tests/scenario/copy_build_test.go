@@ -53,7 +53,7 @@ func TestBuildOnTarget(t *testing.T) {
 				return
 			}
 			t.Run("a bare store path", func(t *testing.T) {
-				w.write(t, w.rig.Deployer, rigworld.Flake+"/pushed", w.build(t, 20), 0o644)
+				w.write(t, w.rig.Deployer, rigworld.Flake+"/pushed", w.build(t, "new.20"), 0o644)
 				o := there(t, "pushed", "", "--goal push")
 				o.want(t, "web1", verdict.Staged)
 				o.byCache(t)

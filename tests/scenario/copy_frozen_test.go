@@ -76,7 +76,7 @@ func TestCopyFrozen(t *testing.T) {
 func TestCopyWaits(t *testing.T) {
 	t.Parallel()
 	w := copyWorld(t, "trixie")
-	toplevel := w.bulk(t, bulk.Spec{Name: "bulk", Paths: 10, MiB: 1})
+	toplevel := w.bulk(t, bulk.Spec{Name: "bulk", Paths: 10, MiB: 3})
 	w.sh(t, w.web1, "systemd-run -q --unit=holder flock "+toplevel+".lock sleep 300")
 	// It ends some time after somebody began to wait, however long that took.
 	ended := make(chan error, 1)

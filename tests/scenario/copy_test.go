@@ -26,8 +26,10 @@ const copyFlake = `{
       first = toplevels.mkToplevel { name = "first"; };
       good = [ (node (toplevels.mkToplevel { name = "good"; })) ];
       other = [ (node (toplevels.mkToplevel { name = "other"; })) ];
-      # Systems that no host has seen, each with a path of half a megabyte.
+      # Systems that no host has seen, each with a path of half a megabyte: too much to go
+      # in one command. The little ones differ in a page.
       new = builtins.listToAttrs (builtins.genList (n: { name = toString n; value = [ (node (fresh n)) ]; }) 30);
+      little = builtins.listToAttrs (builtins.genList (n: { name = toString n; value = [ (node (toplevels.mkToplevel { name = "little-${toString n}"; etc."page".text = "${toString n}"; })) ]; }) 10);
       sudo = { defaults.elevate = "sudo"; nodes = [ (node (fresh 40)) ]; };
       both = [ (node (fresh 41)) { name = "web2"; host = "web2"; toplevel = fresh 42; } ];
       newkernel = [ (node (toplevels.mkToplevel { name = "newkernel"; kernel = "6.13.2"; })) ];
@@ -110,6 +112,19 @@ func (o outcome) byCache(t *testing.T) report.Copied {
 	return *c
 }
 
+// direct checks that all that was missing was sent in one command, and returns the counts.
+func (o outcome) direct(t *testing.T) report.Copied {
+	t.Helper()
+	c := o.copied()
+	if c == nil {
+		t.Fatalf("no copy was counted: %+v\n%s", o.results, o.Stderr)
+	}
+	if c.By != "direct" || c.Missing == 0 || c.FromHere != c.Missing || c.FromCaches != 0 || c.NarBytes != c.MissingBytes || c.WireBytes == 0 || c.Tries != 1 {
+		t.Errorf("counted %+v, want all from here in one command: %+v", c, o.phase(report.Copy))
+	}
+	return *c
+}
+
 // relayed are settings that reach web1 over a relay.
 func relayed(relay *rig.Relay, options ...string) string {
 	options = append(options, fmt.Sprint("Port=", relay.Port))
@@ -126,13 +141,14 @@ func TestCopySuites(t *testing.T) {
 			w := copyWorld(t, suite)
 			o := w.deploy(t, "good", "")
 			o.want(t, "web1", verdict.Switched)
-			c := o.byCache(t)
-			if c.Missing == 0 || c.FromHere != c.Missing || c.FromCaches != 0 || c.WireBytes == 0 || c.Tries != 1 {
-				t.Errorf("counted %+v", c)
+			if c := o.direct(t); c.WireBytes >= c.NarBytes {
+				t.Errorf("counted %+v, want fewer bytes on the line", c)
 			}
 			o = w.deploy(t, "other", "", "--compress none")
 			o.want(t, "web1", verdict.Switched)
-			o.byCache(t)
+			if c := o.direct(t); c.WireBytes <= c.NarBytes {
+				t.Errorf("counted %+v, want what is not compressed", c)
+			}
 			o = w.deploy(t, "other", "")
 			o.want(t, "web1", verdict.Unchanged)
 			if o.copied() != nil {
@@ -140,6 +156,12 @@ func TestCopySuites(t *testing.T) {
 			}
 			if left := w.sh(t, w.web1, "ls -d /run/deploy-ssh-copy.* /root/.cache/nix 2>/dev/null; ls /nix/var/nix/gcroots/deploy-ssh-copy"); strings.TrimSpace(left) != "" {
 				t.Errorf("left on the host: %q", left)
+			}
+			o = w.deploy(t, "new.0", "", "--goal push --compress none")
+			o.want(t, "web1", verdict.Staged)
+			c := o.byCache(t)
+			if c.Missing == 0 || c.FromHere != c.Missing || c.FromCaches != 0 || c.WireBytes == 0 || c.Tries != 1 {
+				t.Errorf("counted %+v", c)
 			}
 			w.bulk(t, bulk.Spec{Name: "bulk", Paths: 100, MiB: 20})
 			o = w.deploy(t, "pushed", "", "--goal push")

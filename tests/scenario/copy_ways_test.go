@@ -43,6 +43,10 @@ done
 echo 'sudoer ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/sudoer; chmod 440 /etc/sudoers.d/*
 cp /etc/nix/nix.conf /root/nix.conf; echo 'trusted-users = root trusted' >>/etc/nix/nix.conf
 systemd-run --unit=nix-daemon nix-daemon`)
+	little := func(t *testing.T, n int, settings string, flags ...string) outcome {
+		t.Helper()
+		return w.deploy(t, fmt.Sprint("little.", n), settings, append(flags, "--goal push")...)
+	}
 	push := func(t *testing.T, n int, settings string, flags ...string) outcome {
 		t.Helper()
 		return w.deploy(t, fmt.Sprint("new.", n), settings, append(flags, "--goal push")...)
@@ -89,7 +93,7 @@ systemd-run --unit=nix-daemon nix-daemon`)
 	t.Run("signed for an untrusted user", func(t *testing.T) {
 		public := strings.TrimSpace(w.sh(t, w.rig.Deployer, "nix key generate-secret --key-name k-1 >/root/secret && nix key convert-secret-to-public </root/secret"))
 		w.sh(t, w.web1, "echo 'extra-trusted-public-keys = "+public+"' >>/etc/nix/nix.conf; systemctl restart nix-daemon || systemd-run --unit=nix-daemon nix-daemon")
-		path := w.build(t, 3)
+		path := w.build(t, "new.3")
 		w.sh(t, w.rig.Deployer, "nix store sign -r -k /root/secret "+path)
 		o := push(t, 3, settingsOf(map[string]any{"user": "plain"}))
 		o.want(t, "web1", verdict.Staged)
@@ -107,6 +111,13 @@ systemd-run --unit=nix-daemon nix-daemon`)
 		o.byNix(t, "forward")
 		if relay.Connections() != 2 {
 			t.Errorf("%d connections, want the master and a compressed one", relay.Connections())
+		}
+		// Little needs no forward, over which alone the cache can be asked.
+		o = little(t, 0, relayed(relay))
+		o.want(t, "web1", verdict.Staged)
+		o.direct(t)
+		if relay.Connections() != 3 {
+			t.Errorf("%d connections, want one more", relay.Connections())
 		}
 	})
 	// It is about the forwards of the user's own configuration.
@@ -141,7 +152,42 @@ sed -i '1s/sh/bash/' /usr/bin/nix-store; chmod +x /usr/bin/nix-store`)
 			t.Errorf("the reason does not begin with Nix's words:\n%s", reason)
 		}
 	})
-	t.Run("own caches", func(t *testing.T) { w.ownCaches(t, push) })
+	t.Run("little", func(t *testing.T) {
+		// That in one command is tried once; what stays away then is fetched.
+		w.sh(t, w.web1, "mv /usr/bin/gzip /usr/bin/gzip.real")
+		o := little(t, 1, "")
+		w.sh(t, w.web1, "mv /usr/bin/gzip.real /usr/bin/gzip")
+		o.want(t, "web1", verdict.Staged)
+		o.noted(t, "web1", "sending all in one command was of no use: ")
+		if c := o.byCache(t); c.FromHere != c.Missing {
+			t.Errorf("counted %+v, want all from here", c)
+		}
+		// Nothing fetches on the host, and the garbage collector takes nothing.
+		stub(t, "echo >>/root/fetched; exit 1")
+		o = little(t, 2, "")
+		o.want(t, "web1", verdict.Staged)
+		o.direct(t)
+		w.sh(t, w.web1, "nix-collect-garbage >/dev/null 2>&1; nix-store --check-validity "+o.results["web1"].Toplevel+" && [ ! -e /root/fetched ]")
+		if left := w.sh(t, w.web1, "ls /nix/var/nix/gcroots/deploy-ssh-copy; ls -d /run/deploy-ssh-copy.* 2>/dev/null; true"); !strings.Contains(left, "last") || strings.Contains(left, "little") || strings.Contains(left, "/run/") {
+			t.Errorf("left on the host: %q", left)
+		}
+	})
+	for name, user := range map[string]string{"sudo": "sudoer", "trusted": "trusted"} {
+		t.Run("little, "+name, func(t *testing.T) {
+			settings := map[string]any{"user": user}
+			if name == "sudo" {
+				settings["elevate"] = "sudo"
+			}
+			o := little(t, map[string]int{"sudo": 3, "trusted": 4}[name], settingsOf(settings))
+			o.want(t, "web1", verdict.Staged)
+			o.direct(t)
+		})
+	}
+	t.Run("little, untrusted", func(t *testing.T) {
+		o := little(t, 5, settingsOf(map[string]any{"user": "plain"}))
+		o.want(t, "web1", verdict.CopyFailed, "lacks a signature by a trusted key")
+	})
+	t.Run("own caches", func(t *testing.T) { w.ownCaches(t, push, little) })
 	// The deployer's own store is not what it says: a file was changed, and one cut short.
 	for name, damage := range map[string]string{
 		"a corrupt path": `printf X | dd of="$f" bs=1 seek=1000 conv=notrunc status=none`, "a truncated path": `truncate -s 1000 "$f"`,
@@ -151,7 +197,7 @@ sed -i '1s/sh/bash/' /usr/bin/nix-store; chmod +x /usr/bin/nix-store`)
 			if name == "a truncated path" {
 				n = 25
 			}
-			path := w.build(t, n)
+			path := w.build(t, fmt.Sprint("new.", n))
 			w.sh(t, w.rig.Deployer, `f=$(find $(nix-store -qR `+path+`) -type f -size +400k | head -n 1) && chmod u+w "$f" && `+damage)
 			o := push(t, n, "")
 			o.want(t, "web1", verdict.CopyFailed, "error:")
@@ -205,15 +251,16 @@ sed -i '1s/sh/bash/' /usr/bin/nix-store; chmod +x /usr/bin/nix-store`)
 	})
 }
 
-// build builds a system of the map new on the deployer.
-func (w *identities) build(t *testing.T, n int) string {
+// build builds the system of a map, such as new.3, on the deployer.
+func (w *identities) build(t *testing.T, attribute string) string {
 	t.Helper()
-	return strings.TrimSpace(w.sh(t, w.rig.Deployer, fmt.Sprintf(`cd %s && nix eval --raw --impure --expr '(builtins.head (builtins.getFlake (toString ./.)).new."%d").toplevel.drvPath' | xargs nix-store --realise`, rigworld.Flake, n)))
+	kind, n, _ := strings.Cut(attribute, ".")
+	return strings.TrimSpace(w.sh(t, w.rig.Deployer, fmt.Sprintf(`cd %s && nix eval --raw --impure --expr '(builtins.head (builtins.getFlake (toString ./.)).%s."%s").toplevel.drvPath' | xargs nix-store --realise`, rigworld.Flake, kind, n)))
 }
 
 // ownCaches: what a cache that only the host reaches has is not sent from here, and
 // one that does not answer costs little and is said.
-func (w *identities) ownCaches(t *testing.T, push func(*testing.T, int, string, ...string) outcome) {
+func (w *identities) ownCaches(t *testing.T, push, little func(*testing.T, int, string, ...string) outcome) {
 	d := w.rig.Deployer
 	configure := func(substituters string) {
 		w.sh(t, w.web1, "sed -i '/^substituters/d' /etc/nix/nix.conf; echo 'substituters = "+substituters+"' >>/etc/nix/nix.conf")
@@ -223,7 +270,7 @@ func (w *identities) ownCaches(t *testing.T, push func(*testing.T, int, string, 
 		t.Fatal(err)
 	}
 	defer relay.Close()
-	path := w.build(t, 10)
+	path := w.build(t, "new.10") + " " + w.build(t, "little.6")
 	var cache strings.Builder
 	if result, err := d.Run(t.Context(), rig.Cmd{Args: []string{"sh", "-c", "nix copy --to file:///root/cache " + path + " && tar -C /root/cache -c ."}, Stdout: &cache}); err != nil || result.Code != 0 {
 		t.Fatal(err, result.Stderr)
@@ -231,7 +278,8 @@ func (w *identities) ownCaches(t *testing.T, push func(*testing.T, int, string, 
 	if result, err := w.web1.Run(t.Context(), rig.Cmd{Args: []string{"sh", "-c", "mkdir /srv/cache && tar -C /srv/cache -x"}, Stdin: strings.NewReader(cache.String())}); err != nil || result.Code != 0 {
 		t.Fatal(err, result.Stderr)
 	}
-	w.write(t, w.web1, "/root/nginx.conf", "pid /run/cache.pid; events {} http { server { listen 127.0.0.1:8000; root /srv/cache; access_log off; } }", 0o644)
+	w.write(t, w.web1, "/root/nginx.conf", `pid /run/cache.pid; events {} http { access_log off; root /srv/cache;
+server { listen 127.0.0.1:8000; } server { listen 127.0.0.1:8002; location ~ narinfo$ { return 500; } } }`, 0o644)
 	w.sh(t, w.web1, "nginx -c /root/nginx.conf")
 	configure("http://127.0.0.1:8000?trusted=1")
 	o := push(t, 10, relayed(relay))
@@ -244,6 +292,19 @@ func (w *identities) ownCaches(t *testing.T, push func(*testing.T, int, string, 
 	if c := o.byCache(t); c.FromHere != c.Missing {
 		t.Errorf("counted %+v, want all from here", c)
 	}
+	// Little isn't sent in one command either when the cache has it, or doesn't tell.
+	o = little(t, 6, "")
+	o.want(t, "web1", verdict.Staged)
+	if c := o.byCache(t); c.FromHere != 0 || c.FromCaches != c.Missing || c.NarBytes != 0 {
+		t.Errorf("counted %+v; want all from the host's cache", c)
+	}
+	o = little(t, 7, "")
+	o.want(t, "web1", verdict.Staged)
+	o.direct(t)
+	configure("http://127.0.0.1:8002?trusted=1")
+	o = little(t, 8, "")
+	o.want(t, "web1", verdict.Staged)
+	o.byCache(t)
 
 	// One refuses and one is silent.
 	configure("http://127.0.0.1:8001 http://10.77.0.250:8000")
