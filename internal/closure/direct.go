@@ -88,7 +88,9 @@ func (e Engine) direct(ctx context.Context, h Host, job Job, way *door, missing 
 	defer asked()
 	for sent.Tries = 1; ; sent.Tries++ {
 		said := child.Tail{Limit: keptWords}
-		err := h.Run(ctx, ssh.Script{Doing: "sending the closure in one command", Text: text, Output: &said, Timeout: -1, Attended: true})
+		// Unattended, in the shell that is open: it has all it needs, holds the store's
+		// locks for no longer than that takes, and a session of its own costs two round trips.
+		err := h.Run(ctx, ssh.Script{Doing: "sending the closure in one command", Text: text, Output: &said, Timeout: -1})
 		sent.By = byDirect
 		sent.WireBytes += int64(len(p.text))
 		var failed *ssh.ExitError

@@ -3,8 +3,7 @@
 set -f
 private_cache
 keep "$toplevel" $missing
-# A file, since what runs beside the shell has no standard input. Whether it is whole the
-# store finds out by each path's hash.
+# Whether it is whole the store finds out by each path's hash.
 printf '%s\n' "$sent" | base64 -d | $unpack >"$scratch/sent" || exit
-attended sh -c 'exec nix-store --serve --write <"$1"' sh "$scratch/sent" 2>&1 >/dev/null
+nix-store --serve --write <"$scratch/sent" 2>&1 >/dev/null
 arrived
