@@ -54,23 +54,27 @@ func dialMux(ctx context.Context, path string) (m muxClient, stop func() bool, e
 	}
 	m = muxClient{dialled.(*net.UnixConn)}
 	stop = context.AfterFunc(ctx, func() { _ = m.Close() })
-	defer func() {
-		if err != nil {
-			stop()
-			_ = m.Close()
-		}
-	}()
-	if err := m.send(muxHello, muxVersion); err != nil {
+	if err := m.greet(); err != nil {
+		stop()
+		_ = m.Close()
 		return m, nil, err
+	}
+	return m, stop, nil
+}
+
+// greet exchanges the versions of the protocol.
+func (m muxClient) greet() error {
+	if err := m.send(muxHello, muxVersion); err != nil {
+		return err
 	}
 	kind, body, err := m.receive()
 	if err != nil {
-		return m, nil, err
+		return err
 	}
 	if version, _, ok := number(body); kind != muxHello || !ok || version != muxVersion {
-		return m, nil, fmt.Errorf("ssh's control socket speaks another protocol (%#x, %x)", kind, body)
+		return fmt.Errorf("ssh's control socket speaks another protocol (%#x, %x)", kind, body)
 	}
-	return m, stop, nil
+	return nil
 }
 
 // session asks for a session with a command line. The files are its standard input,
