@@ -40,7 +40,7 @@ func (c *Conn) Forward(ctx context.Context, socket string) (port int, end func()
 	case errors.Is(err, errRefused):
 		return 0, nil, fmt.Errorf("%s: %w", doing, err)
 	case err != nil:
-		return 0, nil, &Error{Kind: Lost, Doing: doing, Cause: c.gone(err)}
+		return 0, nil, &Error{Kind: Lost, Doing: doing, Cause: c.master.Load().gone(err)}
 	}
 	return port, func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)

@@ -33,9 +33,10 @@ type session struct {
 // nothing, as after a signal.
 func (c *Conn) ride(ctx context.Context, s session) (status int, err error) {
 	defer s.stdin.Close()
+	m := c.master.Load()
 	control, stop, err := dialMux(ctx, c.controlPath)
 	if err != nil {
-		return notTold, c.gone(err)
+		return notTold, m.gone(err)
 	}
 	defer stop()
 	defer control.Close()
@@ -61,7 +62,7 @@ func (c *Conn) ride(ctx context.Context, s session) (status int, err error) {
 		}
 	}
 	if err := control.session(s.line, theirs); err != nil {
-		return notTold, c.gone(err)
+		return notTold, m.gone(err)
 	}
 	for _, f := range theirs {
 		_ = f.Close()
@@ -95,7 +96,7 @@ func (c *Conn) ride(ctx context.Context, s session) (status int, err error) {
 	case errors.Is(err, errRefused):
 		return notTold, fmt.Errorf("the session was %w", err)
 	case err != nil:
-		return notTold, c.gone(err)
+		return notTold, m.gone(err)
 	case failure != nil:
 		return notTold, failure
 	}
@@ -104,10 +105,10 @@ func (c *Conn) ride(ctx context.Context, s session) (status int, err error) {
 
 // gone is the error of a session that the master has dropped: its own last words, where
 // that is because it ends.
-func (c *Conn) gone(err error) error {
+func (m *master) gone(err error) error {
 	select {
-	case <-c.done:
-		if words := essence(c.words.Text()); words != "" {
+	case <-m.done:
+		if words := essence(m.words.Text()); words != "" {
 			return errors.New(words)
 		}
 		return errors.New("the connection has ended")

@@ -84,11 +84,7 @@ func connected(t *testing.T, places int, does func(asked)) *Conn {
 	var open atomic.Int32
 	t.Cleanup(work.Wait)
 	t.Cleanup(func() { _ = listener.Close() })
-	work.Go(func() {
-		line, err := listener.Accept()
-		if err != nil {
-			return
-		}
+	welcome := func(line net.Conn) {
 		host, channels, requests, err := ssh.NewServerConn(line, config)
 		if err != nil {
 			t.Error(err)
@@ -119,6 +115,15 @@ func connected(t *testing.T, places int, does func(asked)) *Conn {
 					_ = r.Reply(false, nil)
 				}
 			})
+		}
+	}
+	work.Go(func() {
+		for {
+			line, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			work.Go(func() { welcome(line) })
 		}
 	})
 
@@ -264,7 +269,7 @@ func TestRideCancelled(t *testing.T) {
 	}
 	<-closed
 	if !conn.Alive() {
-		t.Errorf("the connection went with the session: %s", conn.words.Text())
+		t.Errorf("the connection went with the session: %s", conn.master.Load().words.Text())
 	}
 }
 
@@ -404,5 +409,140 @@ func TestShellMakesRoom(t *testing.T) {
 		if err != nil || status != 4 || out.String() != "four\n" {
 			t.Errorf("exec: %q, %d, %v", out.String(), status, err)
 		}
+	}
+}
+
+// A login that sends a stream elsewhere keeps no script waiting, and has its answer where
+// there is one.
+func TestShellLacksStream(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ login, script, want string }{
+		{"exec 2>/dev/null", "echo here; echo words >&2", "here\n"},
+		{"exec 2>/dev/null", "echo words >&2; exit 3", "testing: exit status 3"},
+		{"exec 2>&-", "echo here", "here\n"},
+		{"exec 2>&1", "echo here", "here\n"},
+		{"exec >/dev/null", "echo here", "testing: the connection ended before the answer was whole"},
+	} {
+		t.Run(tt.login, func(t *testing.T) {
+			t.Parallel()
+			conn := connected(t, 100, func(a asked) {
+				a.line = tt.login + "\n" + a.line
+				serve(a)
+			})
+			for range 2 {
+				var out bytes.Buffer
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				err := conn.Run(ctx, Script{Doing: "testing", Text: tt.script, Output: &out, Timeout: -1})
+				cancel()
+				got := out.String()
+				if err != nil {
+					got = err.Error()
+				}
+				if ctx.Err() == context.DeadlineExceeded || got != tt.want {
+					t.Errorf("got %q, want %q", got, tt.want)
+				}
+			}
+		})
+	}
+}
+
+// A shell that ends while it waits for a script takes none with it; one that has begun a
+// script is another matter.
+func TestShellEndsIdle(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, begins, want string
+		sessions           int32
+	}{
+		{"before the script", "", "two\n", 2},
+		{"in it", "\nM begin\n", "testing: the connection ended before the answer was whole", 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var sessions atomic.Int32
+			conn := connected(t, 100, func(a asked) {
+				if sessions.Add(1) > 1 {
+					serve(a)
+					return
+				}
+				a.accept()
+				cmd := exec.Command("/bin/sh")
+				in, _ := cmd.StdinPipe()
+				cmd.Stdout, cmd.Stderr = a.channel, a.channel.Stderr()
+				if err := cmd.Start(); err != nil {
+					t.Error(err)
+				}
+				b := make([]byte, 32<<10)
+				n, _ := a.channel.Read(b)
+				_, _ = in.Write(b[:n])
+				n, _ = a.channel.Read(b) // the second script has arrived
+				_ = cmd.Process.Kill()
+				_ = cmd.Wait()
+				if tt.begins != "" {
+					text := string(b[:n])
+					mark := text[strings.Index(text, "deploy-ssh-"):]
+					mark, _, _ = strings.Cut(mark, "\n")
+					_, _ = io.WriteString(a.channel, strings.Replace(tt.begins, "M", mark, 1))
+				}
+				a.exit(137)
+			})
+			got := ""
+			for _, script := range []string{"echo one", "echo two"} {
+				var out bytes.Buffer
+				err := conn.Run(t.Context(), Script{Doing: "testing", Text: script, Output: &out, Timeout: time.Minute})
+				if got = out.String(); err != nil {
+					got = err.Error()
+				}
+			}
+			if got != tt.want || sessions.Load() != tt.sessions {
+				t.Errorf("got %q in %d sessions, want %q in %d", got, sessions.Load(), tt.want, tt.sessions)
+			}
+		})
+	}
+}
+
+// What the login exports under the names that the shell itself uses is nobody's.
+func TestShellEnvironment(t *testing.T) {
+	t.Parallel()
+	for _, sh := range hostShells(t) {
+		conn := connected(t, 100, func(a asked) {
+			a.line = "export script=a size=b status=c\n" + strings.ReplaceAll(a.line, "/bin/sh", sh)
+			serve(a)
+		})
+		for _, script := range []string{"echo one", ": " + strings.Repeat("x", 300_000) + "\nsh -c 'echo one'"} {
+			var out bytes.Buffer
+			err := conn.Run(t.Context(), Script{Doing: "testing", Text: script, Output: &out, Timeout: time.Minute})
+			if err != nil || out.String() != "one\n" {
+				t.Errorf("%s: %q, %v", sh, out.String(), err)
+			}
+		}
+	}
+}
+
+// Scripts of others go on, or are lost, while the connection is made anew.
+func TestShellReopen(t *testing.T) {
+	t.Parallel()
+	conn := connected(t, 100, serve)
+	var work conc.WaitGroup
+	for range 2 {
+		work.Go(func() {
+			for range 20 {
+				err := conn.Run(t.Context(), Script{Doing: "testing", Text: "sleep 0.01", Timeout: time.Minute})
+				var way *Error
+				if err != nil && (!errors.As(err, &way) || way.Kind != Lost) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for range 3 {
+		time.Sleep(30 * time.Millisecond)
+		if err := conn.Reopen(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	work.Wait()
+	if err := conn.Run(t.Context(), Script{Doing: "testing", Text: ":", Timeout: time.Minute}); err != nil {
+		t.Error(err)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/sourcegraph/conc"
@@ -22,6 +21,7 @@ import (
 //
 // A shell that has lost a script, or was told to give one up, is never used again.
 type shell struct {
+	master   *master  // over which it was opened
 	in       *os.File // what the host's sh reads
 	out, err outlet
 	end      context.CancelFunc
@@ -33,7 +33,10 @@ type shell struct {
 // nextScripts is what the host's sh does after its first script: a line with a number of
 // bytes, then as many of a script, in turn. One that is cut short lacks its last line and
 // is not run.
-const nextScripts = `while IFS= read -r size; do
+// Its own variables go first: what the login has exported is inherited by all that a
+// script starts, and one that holds a script would be too big for that.
+const nextScripts = `unset size script status
+while IFS= read -r size; do
     script=$(head -c "$size")
     case $script in *'` + lastLine + `') eval "$script" ;; *) exit 1 ;; esac
 done
@@ -45,10 +48,10 @@ const leaveTimeout = 2 * time.Second
 
 const lastLine = "# whole"
 
-// framed is a script between its marks on both streams, in a subshell without our input.
+// framed is a script between its marks, in a subshell without our input. Standard error
+// has none at its begin: where it comes on standard output that would stand in the answer.
 func framed(marker, script string) string {
 	return "printf '\\n%s begin\\n' " + marker + "\n" +
-		"printf '\\n%s begin\\n' " + marker + " >&2\n" +
 		"(\n" + script + "\n) </dev/null\n" +
 		"status=$?\n" +
 		"printf '%s end %s\\n' " + marker + " $status\n" +
@@ -75,7 +78,7 @@ func (c *Conn) newShell() (*shell, error) {
 	}
 	// Its life is that of the connection; each script has a time limit of its own.
 	life, end := context.WithCancel(context.Background())
-	s := &shell{in: w, end: end, ended: make(chan struct{})}
+	s := &shell{master: c.master.Load(), in: w, end: end, ended: make(chan struct{})}
 	go func() {
 		defer close(s.ended)
 		s.status, s.failure = c.ride(life, session{line: c.elevation.command("/bin/sh"), stdin: r, stdout: &s.out, stderr: &s.err})
@@ -83,30 +86,53 @@ func (c *Conn) newShell() (*shell, error) {
 	return s, nil
 }
 
-// run sends a text and waits until both frames have ended, or the session has.
-func (s *shell) run(ctx context.Context, text string, out, errs *frame) {
-	done := make(chan struct{})
-	var open atomic.Int32
-	open.Store(2)
-	ended := func() {
-		if open.Add(-1) == 0 {
-			close(done)
-		}
-	}
-	out.onEnd, errs.onEnd = ended, ended
+// run sends a text and waits until both frames have ended, or the session has. again is
+// whether the shell takes another script.
+func (s *shell) run(ctx context.Context, text string, out, errs *frame) (again bool) {
+	answered, told := make(chan struct{}), make(chan struct{})
+	out.onEnd, errs.onEnd = func() { close(answered) }, func() { close(told) }
 	s.out.set(out)
 	s.err.set(errs)
 	var writing conc.WaitGroup
 	writing.Go(func() { _, _ = io.WriteString(s.in, text) }) // the answer tells of one that failed
-	select {
-	case <-done:
-	case <-s.ended:
-	case <-ctx.Done():
-		s.close()
-	}
+	again = s.wait(ctx, answered, told)
 	writing.Wait()
 	s.out.set(nil)
 	s.err.set(nil)
+	return again
+}
+
+// wait waits for the ends of both frames. One of them may never come, where the login
+// sends a stream elsewhere: then the end of the session tells that all has come.
+func (s *shell) wait(ctx context.Context, answered, told <-chan struct{}) (again bool) {
+	var late <-chan time.Time
+	again = true
+	for waiting := 2; waiting > 0; {
+		select {
+		case <-answered:
+			answered = nil
+		case <-told:
+			told = nil
+		case <-late:
+			if answered != nil {
+				_ = s.in.Close() // whatever of the answer is on its way comes first
+				again, late = false, nil
+				continue
+			}
+			s.leave()
+			return false
+		case <-s.ended:
+			return false
+		case <-ctx.Done():
+			s.close()
+			return false
+		}
+		waiting--
+		if again {
+			late = time.After(linger)
+		}
+	}
+	return again
 }
 
 // over reports whether the session has ended.
@@ -166,7 +192,7 @@ func (c *Conn) takeShell() *shell {
 	defer c.idle.Unlock()
 	s := c.waiting
 	c.waiting = nil
-	if s != nil && s.over() {
+	if s != nil && (s.over() || s.master != c.master.Load()) {
 		s.close()
 		return nil
 	}
@@ -198,6 +224,7 @@ func (c *Conn) dropShell() bool {
 func (c *Conn) inShell(ctx context.Context, s Script) error {
 	marker, words := newMarker(), &child.Tail{Limit: maxWords}
 	answer, errs := c.answers(marker, s.Output), newFrame(marker, words)
+	errs.begun = true
 	sh := c.takeShell()
 	text := ""
 	if answer.reused = sh != nil; sh != nil {
@@ -209,17 +236,20 @@ func (c *Conn) inShell(ctx context.Context, s Script) error {
 		}
 		text = first(marker, s.Text)
 	}
-	sh.run(ctx, text, answer, errs)
 	status, failure := notTold, error(nil)
-	if answer.ended && errs.ended && !sh.over() {
+	if sh.run(ctx, text, answer, errs) {
 		c.keepShell(sh)
 	} else {
 		sh.close()
 		status, failure = sh.status, sh.failure
 	}
-	if errors.Is(failure, errRefused) && c.dropShell() {
+	switch {
+	case errors.Is(failure, errRefused) && c.dropShell():
+		return c.inShell(ctx, s)
+	case answer.reused && !answer.begun && !errs.ended && ctx.Err() == nil && sh.master == c.master.Load() && c.Alive():
+		// The shell ended while it had nothing to do: a script begins with its mark. Over
+		// another connection than that it was sent on nothing is told by its absence.
 		return c.inShell(ctx, s)
 	}
-	said := errs.before() + string(words.Bytes())
-	return c.judge(ctx, s.Doing, c.elevation, answer, said, status, failure)
+	return c.judge(ctx, s.Doing, c.elevation, answer, string(words.Bytes()), status, failure)
 }

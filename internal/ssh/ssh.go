@@ -85,9 +85,16 @@ type Conn struct {
 	idle    sync.Mutex
 	waiting *shell // for the next script; nil when there is none
 
+	// master is the one that is open, or was last; nil before the first one. Another
+	// goroutine's script may look at it while a new one is made.
+	master atomic.Pointer[master]
+}
+
+// master is the process that holds the connection.
+type master struct {
 	end  context.CancelFunc
-	done chan struct{} // closed when the master's process has ended
-	// words is the master's standard error; read only after done is closed.
+	done chan struct{} // closed when the process has ended
+	// words is its standard error; read only after done is closed.
 	words *child.Tail
 }
 
@@ -161,7 +168,7 @@ func (c *Conn) dial(ctx context.Context) error {
 		_ = cmd.Wait()
 		close(done)
 	}()
-	c.end, c.done, c.words = end, done, words
+	c.master.Store(&master{end: end, done: done, words: words})
 
 	// ssh binds the socket under another name and moves it into place when it
 	// listens, after the login; so its presence is the sign.
@@ -199,7 +206,7 @@ func (c *Conn) Answer() time.Duration { return time.Duration(c.answer.Load()) }
 // dead before its master notices: see the keepalive.
 func (c *Conn) Alive() bool {
 	select {
-	case <-c.done:
+	case <-c.master.Load().done:
 		return false
 	default:
 		return true
@@ -390,6 +397,7 @@ func (c *Conn) hangUp() {
 	if s := c.takeShell(); s != nil {
 		s.close()
 	}
+	m := c.master.Load()
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	// Asked for first: an ssh as of 9.2 can sleep over a signal.
@@ -398,12 +406,12 @@ func (c *Conn) hangUp() {
 		stop()
 		_ = control.Close()
 		select {
-		case <-c.done:
+		case <-m.done:
 		case <-ctx.Done():
 		}
 	}
-	c.end()
-	<-c.done
+	m.end()
+	<-m.done
 }
 
 func or[T comparable](v, fallback T) T {
