@@ -142,6 +142,27 @@ func TestLinks(t *testing.T) {
 	}
 }
 
+// A link that goes while it is followed makes no other one's target its own.
+func TestLinksThatGo(t *testing.T) {
+	root, bin := t.TempDir(), t.TempDir()
+	for _, path := range []string{"run/current-system", "run/booted-system", "nix/var/nix/profiles/system"} {
+		if err := os.MkdirAll(filepath.Join(root, path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	readlink := "#!/bin/sh\nprintf '%s\\n' \"$3\" \"$4\"\nexit 1\n" // nothing of the first one
+	if err := os.WriteFile(filepath.Join(bin, "readlink"), []byte(readlink), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, sh := range tooltest.Shells(t) {
+		cmd := exec.Command(sh, "-c", Functions+"\nlinks /wanted")
+		cmd.Env = append(os.Environ(), "root="+root, "PATH="+bin+":"+os.Getenv("PATH"))
+		if out, err := cmd.CombinedOutput(); err != nil || len(out) != 0 {
+			t.Errorf("%s said %q, %v", sh, out, err)
+		}
+	}
+}
+
 func TestBootEntry(t *testing.T) {
 	for _, tt := range []struct {
 		name  string

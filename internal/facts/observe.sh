@@ -34,24 +34,28 @@ links() {
         done
     fi
     [ -n "$paths" ] || return 0
-    (
+    # One that went meanwhile has no line, and all behind it would stand for another.
+    targets=$(
         set -f # a store path can have a ?
         readlink -f $paths
-    ) | {
-        set -- $names
-        same= was=
-        while IFS= read -r target; do
-            case $1 in
-            booted-*) was="$target $1" ;;
-            wanted-*) [ "$was" = "$target booted-${1#wanted-}" ] && same="$same ${1#wanted-} " ;;
-            *) say "$1" "$target" ;;
-            esac
-            shift
-        done
-        for part in $parts; do
-            case $same in *" $part "*) ;; *) say needs-reboot $part ;; esac
-        done
-    }
+    ) || return 0
+    wanted=$1
+    set -- $names
+    same= was=
+    while IFS= read -r target; do
+        case $1 in
+        booted-*) was="$target $1" ;;
+        wanted-*) [ "$was" = "$target booted-${1#wanted-}" ] && same="$same ${1#wanted-} " ;;
+        *) say "$1" "$target" ;;
+        esac
+        shift
+    done <<END
+$targets
+END
+    for part in $parts; do
+        case $same in *" $part "*) ;; *) say needs-reboot $part ;; esac
+    done
+    set -- "$wanted"
     [ -n "$parts" ] && [ "$(params "$root/run/booted-system")" != "$(params "$1")" ] && say needs-reboot kernel-params
     return 0
 }
