@@ -153,9 +153,9 @@ func quoted(value string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(value) + `"`
 }
 
-// riderConfig is the configuration of everything that rides on an open master:
-// commands, Nix and -O requests. It knows the master's socket and nothing else,
-// so when the master is gone it fails instead of dialling on its own.
+// riderConfig is the configuration of Nix's ssh, which rides on an open master. It knows
+// the master's socket and nothing else, so when the master is gone it fails instead of
+// dialling on its own.
 func riderConfig(controlPath string) string {
 	return "# Written by deploy-ssh for one run: rides on the open connection, never dials.\n" + forced +
 		fmt.Sprintf("    ControlPath %s\n    ProxyCommand false\n", controlPath)
