@@ -32,7 +32,7 @@ let
     };
     # The hash of what `go mod vendor` makes. `go test ./tests/vm` compares it
     # and, when go.mod or an import has changed, prints the new one.
-    vendorHash = "sha256-BkrNRpRCeM7VKHVzb+xY4pwfRuUoYXEkWxxfPh2kqd8=";
+    vendorHash = "sha256-3Ifl0OWpHem1OKlpXbH7lU8vKZQmsqTKbW2EjWrlYF4=";
     env.CGO_ENABLED = 0;
     meta = {
       description = "Updates NixOS hosts over SSH";
