@@ -32,7 +32,7 @@ let
     };
     # The hash of what `go mod vendor` makes. `go test ./tests/vm` compares it
     # and, when go.mod or an import has changed, prints the new one.
-    vendorHash = "sha256-3Ifl0OWpHem1OKlpXbH7lU8vKZQmsqTKbW2EjWrlYF4=";
+    vendorHash = "sha256-s3Utvb7YgJydBpGyChslz8E/5q217m8VbFEln/4OlmM=";
     env.CGO_ENABLED = 0;
     meta = {
       description = "Updates NixOS hosts over SSH";
