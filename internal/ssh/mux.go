@@ -18,26 +18,26 @@ import (
 // away in the middle of a session crashes (seen with 9.2: it keeps a pointer to what it
 // has freed).
 const (
-	muxVersion       = 4
-	muxHello         = 0x00000001
-	muxNewSession    = 0x10000002
-	muxTerminate     = 0x10000005
-	muxOpenForward   = 0x10000006
-	muxCloseForward  = 0x10000007
-	muxOK            = 0x80000001
-	muxDenied        = 0x80000002
-	muxFailure       = 0x80000003
-	muxExit          = 0x80000004
-	muxSessionOpened = 0x80000006
-	muxRemotePort    = 0x80000007
+	muxVersion       uint32 = 4
+	muxHello         uint32 = 0x00000001
+	muxNewSession    uint32 = 0x10000002
+	muxTerminate     uint32 = 0x10000005
+	muxOpenForward   uint32 = 0x10000006
+	muxCloseForward  uint32 = 0x10000007
+	muxOK            uint32 = 0x80000001
+	muxDenied        uint32 = 0x80000002
+	muxFailure       uint32 = 0x80000003
+	muxExit          uint32 = 0x80000004
+	muxSessionOpened uint32 = 0x80000006
+	muxRemotePort    uint32 = 0x80000007
 
-	muxRemoteForward = 2
+	muxRemoteForward uint32 = 2
 	// muxPath stands in place of a port where there is a Unix socket's path.
-	muxPath = 0xfffffffe
+	muxPath uint32 = 0xfffffffe
 	// muxMax bounds a message from the master; it sends none with more than a sentence.
-	muxMax = 256 << 10
+	muxMax uint32 = 256 << 10
 	// noEscape is the escape character of a session that has none.
-	noEscape = 0xffffffff
+	noEscape uint32 = 0xffffffff
 )
 
 // errRefused is a request that the host, or the master, did not grant.
@@ -145,7 +145,7 @@ func (m muxClient) terminate() error {
 // forward asks for a port of the host's loopback that leads to a Unix socket here: for
 // any with 0, and returns which one it is.
 func (m muxClient) forward(request uint32, port int, socket string) (int, error) {
-	if err := m.send(request, requestID, muxRemoteForward, "127.0.0.1", uint32(port), socket, uint32(muxPath)); err != nil {
+	if err := m.send(request, requestID, muxRemoteForward, "127.0.0.1", uint32(port), socket, muxPath); err != nil {
 		return 0, err
 	}
 	kind, body, err := m.receive()

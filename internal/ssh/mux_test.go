@@ -21,6 +21,8 @@ func message(fields ...any) string {
 		switch f := field.(type) {
 		case int:
 			body = binary.BigEndian.AppendUint32(body, uint32(f))
+		case uint32:
+			body = binary.BigEndian.AppendUint32(body, f)
 		case string:
 			body = append(binary.BigEndian.AppendUint32(body, uint32(len(f))), f...)
 		}

@@ -244,7 +244,8 @@ func (c *Conn) Run(ctx context.Context, s Script) error {
 
 // FreshRun is Run over a connection of its own, with a login of its own. It tells
 // whether anybody can still get in, which an open connection can't. The client
-// configuration's forwards are left out: the open connection holds their ports.
+// configuration's forwards are left out: the open connection holds their ports. No script
+// is Attended there.
 func (c *Conn) FreshRun(ctx context.Context, s Script) error {
 	if s.Timeout == 0 {
 		s.Timeout = or(c.client.LoginTimeout, defaultLoginTimeout)
@@ -270,14 +271,10 @@ func (c *Conn) FreshRun(ctx context.Context, s Script) error {
 // fresh runs a session on a connection of its own.
 func (c *Conn) fresh(ctx context.Context, s session) (status int, err error) {
 	defer s.stdin.Close()
-	var stdin io.Reader = s.stdin
-	if a, ok := stdin.(*attendance); ok {
-		stdin = a.File // for any other reader the child's end would wait
-	}
 	_, err = c.client.Local.Run(ctx, child.Command{
 		Name:  "ssh",
 		Args:  []string{"-F", c.config, "-o", "ControlPath=none", "-o", "ClearAllForwardings=yes", "-T", "--", c.destination, s.line},
-		Stdin: stdin, Stdout: s.stdout, Stderr: s.stderr, Subject: "ssh",
+		Stdin: s.stdin, Stdout: s.stdout, Stderr: s.stderr, Subject: "ssh",
 	})
 	var exit *child.Error
 	if errors.As(err, &exit) && exit.Cause == nil {
